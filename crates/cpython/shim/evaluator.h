@@ -28,9 +28,20 @@ void stator_set_hook(PyInterpreterState *interp, _PyFrameEvalFunction hook) {
 /* A frame object of a call that isn't made, as if it stood at a unit of the code: a reader of its variables takes
  * them for unbound. (Where a frame hasn't begun, readers look into the function's closure, which there is none of.) */
 PyObject *stator_stand_in(PyThreadState *thread, PyObject *code, PyObject *globals, int unit) {
-    PyFrameObject *frame = PyFrame_New(thread, (PyCodeObject *)code, globals, NULL);
-    if (frame != NULL) {
-        STAND_AT(frame->f_frame, _PyCode_CODE((PyCodeObject *)code) + unit);
+    PyCodeObject *own = (PyCodeObject *)code;
+    PyFrameObject *frame = PyFrame_New(thread, own, globals, NULL);
+    if (frame == NULL) {
+        return NULL;
+    }
+    STAND_AT(frame->f_frame, _PyCode_CODE(own) + unit);
+    /* Whoever reads the variables looks into the cells of free ones without asking whether there are any. */
+    for (int at = own->co_nlocalsplus - own->co_nfreevars; at < own->co_nlocalsplus; at++) {
+        PyObject *cell = PyCell_New(NULL);
+        if (cell == NULL) {
+            Py_DECREF(frame);
+            return NULL;
+        }
+        frame->f_frame->localsplus[at] = cell;
     }
     return (PyObject *)frame;
 }

@@ -49,6 +49,14 @@ def writes_attributes_later(world: World, part: Tensor) -> Tensor:
     return result
 
 
+def closing_over(step: float) -> Callable[[World, Tensor], Tensor]:
+    def in_a_closure(world: World, part: Tensor) -> Tensor:
+        world.x.add_(step)
+        return part + step
+
+    return in_a_closure
+
+
 def in_a_mode(world: World, part: Tensor) -> Tensor:
     with torch.no_grad():
         return alone(world, part)
@@ -84,6 +92,7 @@ PROGRAMS = [
     alone,
     in_a_function_of_torchs,
     writes_attributes_later,
+    closing_over(1.0),
     in_a_mode,
     behind_a_break,
     handled,
