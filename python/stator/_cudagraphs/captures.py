@@ -27,8 +27,8 @@ _BUSY = "another thread is in the graph"
 _STREAM = "the selected stream was made outside of PyTorch"
 _MOVING = "an input that it writes to is elsewhere than at the call before"
 _TOO_MANY = f"there are {MOST} graphs of it, for other streams and other places of its inputs"
-_GRADIENTS = "gradients are asked of it"
-_WRITES = f"{_GRADIENTS}, and it writes to an input"
+_GRADIENTS = "gradients are recorded in it, and no result of it has any"
+_WRITES = "gradients are asked of it, and it writes to an input"
 _NO_INPUTS = "it has no inputs"
 _MEMORY = "there was no memory for its results"
 
@@ -121,10 +121,11 @@ class Graphed:
         watch = Watch(inputs)
         with watch:
             outputs = self._run(*inputs)
+        self._fixed = [at for at, it in enumerate(inputs) if memory_of(it) in watch.fixed]
         asks = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
         self._is_trained = any(output.requires_grad for output in outputs)
         self._draws = watch.draws
-        if asks and watch.fixed:
+        if asks and self._fixed:
             watch.say(_WRITES)
         if asks != self._is_trained:
             watch.say(_GRADIENTS)
@@ -134,7 +135,6 @@ class Graphed:
         if watch.why is not None:
             self._decline(watch.why)
         self._addresses = addresses
-        self._fixed = [at for at, it in enumerate(inputs) if memory_of(it) in watch.fixed]
         return outputs
 
     def _captured(

@@ -148,7 +148,7 @@ class Trained:
         is_last = self._last is not None and self._last() is call and not call.is_done
         launched: Sequence[Tensor | None] | None = None
         if is_last and not torch.is_grad_enabled() and all(type(grad) is Tensor for grad in own):
-            launched = self._launched(own)
+            launched = self._launched(call, own)
         if launched is None:
             launched = self._computed(call, inputs, versions, own)
         found: list[Tensor | None] = [None] * len(inputs)
@@ -156,7 +156,7 @@ class Trained:
             found[at] = grad
         return found
 
-    def _launched(self, grads: list[Tensor]) -> list[Tensor | None] | None:
+    def _launched(self, call: _Call, grads: list[Tensor]) -> list[Tensor | None] | None:
         """By the graph; it's captured for the first gradients that come."""
         if self._device.is_capturing() or self._device.stream(self._index) != self.stream:
             return None
@@ -168,7 +168,11 @@ class Trained:
                 self._backward = _Backward.nothing()
                 self._failed(error)
             self.results, self.leaves = [], []
-        return self._backward.launch(grads)
+        found = self._backward.launch(grads)
+        if found is not None:
+            # Its own memory is where that lay which was kept for it.
+            call.is_done = True
+        return found
 
     def _computed(
         self, call: _Call, inputs: Sequence[Tensor], versions: Sequence[int], grads: Sequence[Any]
