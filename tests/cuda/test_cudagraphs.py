@@ -338,6 +338,101 @@ def test_an_optimizer() -> None:
             assert torch.equal(mine, plain)
 
 
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Transformer(Sizes(layers=2, width=64, heads=1, tokens=16))
+        self.drop = nn.Dropout(0.3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits = self.model(tokens)
+        return F.cross_entropy(self.drop(logits).flatten(0, 1), tokens.flatten())
+
+
+def trained(
+    wrap: Callable[[Any], Any], dtype: torch.dtype | None, calls: int = 1
+) -> tuple[list[Any], Any]:
+    """Losses, gradients and random numbers of some steps."""
+    torch.manual_seed(0)
+    net, found = Network().cuda(), []
+    fn, optimizer = wrap(net), torch.optim.SGD(net.parameters(), 0.1)
+    with torch.enable_grad():
+        for _ in range(10):
+            losses = []
+            for _ in range(calls):
+                tokens = torch.randint(VOCABULARY, (4, 16), device="cuda")
+                with torch.autocast("cuda", dtype=dtype, enabled=dtype is not None):
+                    losses.append(fn(tokens))
+            for loss in losses:
+                loss.backward()
+            found += [*(loss.detach() for loss in losses), torch.rand(2, device="cuda")]
+            found += [it.grad.clone() for it in net.parameters()]
+            optimizer.step()
+            optimizer.zero_grad()
+    return found, fn
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_training(dtype: torch.dtype | None) -> None:
+    # Gradients of embeddings are sums in no order, unless this says so.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        plain, _ = trained(lambda fn: fn, dtype)
+        again, _ = trained(lambda fn: fn, dtype)
+        mine, ours = trained(compiled, dtype)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert stator.stats(ours).tiers == ["compiled"], stator.stats(ours).why
+    for at, (own, other, same) in enumerate(zip(mine, plain, again, strict=True)):
+        if torch.equal(other, same):
+            assert torch.equal(own, other), at
+        torch.testing.assert_close(own, other)
+
+
+def test_training_with_gradients_that_are_gathered() -> None:
+    plain, _ = trained(lambda fn: fn, None, calls=2)
+    mine, _ = trained(compiled, None, calls=2)
+    for own, other in zip(mine, plain, strict=True):
+        torch.testing.assert_close(own, other)
+
+
+def test_gradients_of_gradients() -> None:
+    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1), nn.Softplus()).cuda()
+
+    def penalty(fn: Any) -> list[Tensor]:
+        torch.manual_seed(1)
+        found = []
+        for _ in range(CALLS):
+            x = torch.randn(4, 8, device="cuda", requires_grad=True)
+            (first,) = torch.autograd.grad(fn(x).sum(), x, create_graph=True)
+            first.square().sum().backward()
+            fn(x.detach()).sum().backward()
+            found += [first.detach(), *(it.grad.clone() for it in net.parameters())]
+            net.zero_grad()
+        return found
+
+    with torch.enable_grad():
+        ours = compiled(net)
+        for own, other in zip(penalty(ours), penalty(net), strict=True):
+            torch.testing.assert_close(own, other)
+    assert is_captured(ours), stator.stats(ours).why
+
+
+def test_memory_of_training_is_given_back() -> None:
+    def taken() -> int:
+        stator.reset()
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_allocated()
+
+    trained(compiled, None)
+    before = taken()
+    for _ in range(3):
+        trained(compiled, None)
+        assert taken() <= before
+
+
 def test_memory_is_given_back() -> None:
     model = Transformer(Sizes(layers=2, width=128, heads=2, tokens=32)).cuda().eval()
     tokens = torch.randint(VOCABULARY, (4, 32), device="cuda")

@@ -90,6 +90,12 @@ def test_numbers_of_another_type(device: StandIn) -> None:
     assert why == "a result of it is an input's memory, as numbers of another type"
 
 
+@pytest.mark.parametrize("view", [lambda x: x.conj(), lambda x: x.conj().imag])
+def test_conjugated_inputs(device: StandIn, view: Any) -> None:
+    why = check(lambda x: ((x * 2).sin() + 1).exp(), view(torch.rand(3) + 1j * torch.rand(3)))
+    assert why == "an input of it is a conjugated or negated view"
+
+
 def test_operations_of_others(device: StandIn) -> None:
     def calls(x: Tensor) -> Any:
         return (torch.ops.stator_graphs.twice(x.sin() * 2 + 1) + 1).exp() * 2

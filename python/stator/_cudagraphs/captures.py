@@ -185,6 +185,8 @@ def _unfit(device: Device, inputs: Sequence[Tensor]) -> str | None:
     for tensor in inputs:
         if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
             return f"an input of it is a {type(tensor).__name__}"
+        if tensor.is_conj() or tensor.is_neg():
+            return "an input of it is a conjugated or negated view"
         if tensor.device.type != device.kind:
             return f"it has a tensor on {tensor.device}"
         if tensor.device != inputs[0].device:
