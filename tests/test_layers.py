@@ -176,9 +176,15 @@ MODULES = {
     "_cudagraphs": set(),
     "_cudagraphs.device": set(),
     "_cudagraphs.watching": set(),
-    "_cudagraphs.results": {"_cudagraphs.watching"},
+    "_cudagraphs.places": set(),
+    "_cudagraphs.results": {"_cudagraphs.places", "_cudagraphs.watching"},
+    "_cudagraphs.training": {
+        *("_cudagraphs.device", "_cudagraphs.places", "_cudagraphs.results"),
+        "_cudagraphs.watching",
+    },
     "_cudagraphs.captures": {
-        *("_cudagraphs.device", "_cudagraphs.results", "_cudagraphs.watching"),
+        *("_cudagraphs.device", "_cudagraphs.places", "_cudagraphs.results"),
+        *("_cudagraphs.training", "_cudagraphs.watching"),
     },
     "_cudagraphs.backend": {
         *("_config", "_cudagraphs.captures", "_fx.graphs", "_logs", "_warnings"),

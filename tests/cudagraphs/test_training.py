@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -277,6 +278,44 @@ def test_writes_before_the_gradients(device: StandIn, what: str) -> None:
         return found
 
     same(train)
+
+
+def test_data_that_is_set_before_the_gradients(device: StandIn) -> None:
+    """Eager uses what it has saved, or what is set: that can't be told here."""
+    net = model()
+    fn = compiled(net)
+    for _ in range(CALLS):
+        fn(fresh(5, 3)).sum().backward()
+    y = fn(fresh(5, 3))
+    net[2].weight.data = fresh(2, 4)
+    with pytest.raises(RuntimeError, match="^the data of a tensor was set"):
+        y.sum().backward()
+    net.zero_grad()
+    for _ in range(CALLS):
+        x = fresh(5, 3)
+        fn(x).sum().backward()
+        found = grads(net)
+        net.zero_grad()
+        net(x).sum().backward()
+        assert all(map(torch.equal, found, grads(net)))
+        net.zero_grad()
+
+
+def test_captured_results_without_gradients_are_let_go(device: StandIn) -> None:
+    def tensors() -> int:
+        gc.collect()
+        return sum(type(it) is Tensor for it in gc.get_objects())
+
+    net = model()
+    fn = compiled(net)
+    fn(torch.ones(5, 3))
+    stator.reset()
+    before = tensors()
+    for _ in range(CALLS):
+        fn(torch.ones(5, 3))
+    assert stats(fn).tiers == ["compiled"]
+    stator.reset()
+    assert tensors() == before
 
 
 def test_what_is_written_is_replayed(device: StandIn) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from stator._cudagraphs.device import Device, Launched, Run
-from stator._cudagraphs.places import Places, copy_all, distinct, like, version
+from stator._cudagraphs.places import Places, address, copy_all, distinct, like, version
 from stator._cudagraphs.results import UnfitError, check_result, fills_its_memory
 from stator._cudagraphs.watching import memory_of
 from stator._stator import Declined
@@ -31,6 +31,11 @@ _MEMORY = "there was no memory for its results"
 _CHANGED = (
     "one of the variables needed for gradient computation has been modified by an inplace "
     "operation: a CUDA graph of Stator's computes these gradients from its inputs"
+)
+
+_SET = (
+    "the data of a tensor was set (x.data = ...) between a call and its gradients: a CUDA graph of "
+    "Stator's can't tell which of the two the gradients are to be computed of"
 )
 
 Modes = tuple[bool, torch.dtype, bool]
@@ -73,7 +78,8 @@ class Trained:
 
         def pack(tensor: Tensor) -> Tensor:
             saved.add(memory_of(tensor))
-            return tensor
+            # A result that is saved would keep itself alive.
+            return tensor.detach()
 
         def forward(*given: Tensor) -> list[Tensor]:
             own = list(given)
@@ -119,7 +125,7 @@ class Trained:
         self._last = weakref.ref(call)
         given = _Given(self, call, room)
         del room
-        results: Any = _Step.apply(given, *inputs)  # type: ignore[no-untyped-call]
+        results: Any = CudaGraph.apply(given, *inputs)  # type: ignore[no-untyped-call]
         return list(results)
 
     def forward(self, room: list[Tensor], inputs: Sequence[Tensor]) -> None:
@@ -133,7 +139,7 @@ class Trained:
         saved = [inputs[at] for at in self._saved_inputs]
         saved += [results[at] for at in self._saved_results]
         # Something: what is saved can be used once.
-        return [*saved, torch.empty(0)] if self.saves_any else saved
+        return [*saved, torch.empty(0, device="cpu")] if self.saves_any else saved
 
     def fixed(self, results: Sequence[Tensor]) -> list[Tensor]:
         """Results through which no gradients go."""
@@ -283,7 +289,7 @@ class _Given:
         self.trained, self.call, self.room = trained, call, room
 
 
-class _Step(torch.autograd.Function):
+class CudaGraph(torch.autograd.Function):
     """The two graphs as one operation."""
 
     @staticmethod
@@ -293,7 +299,7 @@ class _Step(torch.autograd.Function):
         trained.forward(list(results), inputs)
         ctx.trained, ctx.call = trained, given.call
         ctx.inputs = inputs
-        ctx.versions = list(map(version, inputs))
+        ctx.versions, ctx.addresses = list(map(version, inputs)), list(map(address, inputs))
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*trained.fixed(results))
         ctx.save_for_backward(*trained.saves(inputs, results))
@@ -302,6 +308,9 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         _ = ctx.saved_tensors  # If they were written, this is an error, as in eager.
+        if ctx.addresses != list(map(address, ctx.inputs)):
+            # Eager may have saved what they had before, or not.
+            raise RuntimeError(_SET)
         found = ctx.trained.backward(ctx.call, ctx.inputs, ctx.versions, grads)
         if not torch._C._autograd._get_current_graph_task_keep_graph():
             ctx.call.is_done = True
