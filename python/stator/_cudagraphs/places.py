@@ -63,11 +63,13 @@ class Places:
 
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
     """Copies tensors, with as few launches as possible."""
-    with torch.no_grad():
-        if len(targets) == 1:
-            targets[0].copy_(sources[0])
-        elif targets:
-            torch._foreach_copy_(list(targets), list(sources))
+    if torch.is_grad_enabled():
+        with torch.no_grad():
+            copy_all(targets, sources)
+    elif len(targets) == 1:
+        targets[0].copy_(sources[0])
+    elif targets:
+        torch._foreach_copy_(list(targets), list(sources))
 
 
 def like(tensor: Tensor) -> Tensor:

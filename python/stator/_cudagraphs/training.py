@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from stator._cudagraphs.device import Device, Launched, Run
-from stator._cudagraphs.places import Places, address, copy_all, distinct, like, version
+from stator._cudagraphs.places import Places, address, copy_all, distinct, like
 from stator._cudagraphs.results import UnfitError, check_result, fills_its_memory
 from stator._cudagraphs.watching import memory_of
 from stator._stator import Declined
@@ -62,6 +62,8 @@ class Trained:
         draws: bool,
         failed: Callable[[Exception], str],
     ) -> None:
+        if any(tensor.is_inference() for tensor in inputs):
+            raise UnfitError("gradients are asked of it, and an input was made in inference mode")
         self.stream, self.copied = stream, copied
         self._run, self._device, self._draws, self._failed = run, device, draws, failed
         self._index = inputs[0].device.index or 0
@@ -125,7 +127,8 @@ class Trained:
         self._last = weakref.ref(call)
         given = _Given(self, call, room)
         del room
-        results: Any = CudaGraph.apply(given, *inputs)  # type: ignore[no-untyped-call]
+        # What PyTorch puts around it asks each input whether `torch.func` has made it.
+        results: Any = super(torch.autograd.Function, CudaGraph).apply(given, *inputs)  # type: ignore[no-untyped-call]
         return list(results)
 
     def forward(self, room: list[Tensor], inputs: Sequence[Tensor]) -> None:
@@ -184,7 +187,7 @@ class Trained:
         self, call: _Call, inputs: Sequence[Tensor], versions: Sequence[int], grads: Sequence[Any]
     ) -> Sequence[Tensor | None]:
         """From the inputs, by the operations."""
-        if [version(tensor) for tensor in inputs] != versions:
+        if _versions(inputs) != versions:
             raise RuntimeError(_CHANGED)
         own = [it.detach().requires_grad_(it.requires_grad) for it in inputs]
         if torch.is_grad_enabled():
@@ -262,6 +265,10 @@ class _Backward:
         return [next(found) if given else None for given in self._is_given]
 
 
+def _versions(tensors: Sequence[Tensor]) -> list[int]:
+    return [tensor._version for tensor in tensors]
+
+
 def _look(grad: Tensor) -> tuple[Any, ...]:
     return (
         tuple(grad.shape),
@@ -299,7 +306,7 @@ class CudaGraph(torch.autograd.Function):
         trained.forward(list(results), inputs)
         ctx.trained, ctx.call = trained, given.call
         ctx.inputs = inputs
-        ctx.versions, ctx.addresses = list(map(version, inputs)), list(map(address, inputs))
+        ctx.versions, ctx.addresses = _versions(inputs), list(map(address, inputs))
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*trained.fixed(results))
         ctx.save_for_backward(*trained.saves(inputs, results))
