@@ -94,11 +94,13 @@ class Cuda:
 
     def _side(self, index: int) -> torch.cuda.Stream:
         """Where work is captured for the selected stream: what cuBLAS keeps for a stream is used by
-        graphs that run on one stream, and so never by two at once."""
+        graphs that run on one stream, and so never by two at once. Nor by the program: PyTorch has
+        32 streams of each priority, which it hands out in turn, and few programs ask for others
+        than the usual one."""
         key = index, self.stream(index)
         if key not in self._sides:
             taken = {side.cuda_stream for side in self._sides.values()} | {key[1]}
-            made = (torch.cuda.Stream(index) for _ in range(64))  # type: ignore[no-untyped-call]
+            made = (torch.cuda.Stream(index, -1) for _ in range(32))  # type: ignore[no-untyped-call]
             side = next((it for it in made if it.cuda_stream not in taken), None)
             if side is None:
                 raise RuntimeError("there are graphs for too many streams")
