@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from differential.support import api
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
@@ -460,6 +461,90 @@ def a_variable_is_written_before_it_goes_back() -> Program:
         return loss
 
     return step, changes, lambda: gradients(net)
+
+
+@whole
+def a_tensor_that_comes_back_as_it_was_given() -> Program:
+    """As transformers' layers hand on the bias of their positions."""
+    net = network()
+
+    def layer(h: Tensor, bias: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+        if bias is None:
+            bias = h.mean(0) * HELD.factor
+        return torch.tanh(net[0](h[:, :3] * scale + bias[0])), bias
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        bias, seen = None, []
+        for scale in (1.0, 2.0, 0.5):
+            x, found = checkpoint(layer, x, bias, scale, use_reentrant=False)
+            seen.append(found is bias)
+            bias = found
+        return ends(net, net[2](x).pow(2).mean() + bias.sum()), seen
+
+    return step, changes, lambda: gradients(net)
+
+
+@program
+def arguments_that_come_back() -> Program:
+    net = network()
+
+    def run(h: Tensor, mask: Tensor, kept: list[Tensor]) -> Any:
+        return {"h": torch.tanh(net[0](h)) * mask, "mask": mask, "kept": kept[0].contiguous()}
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        mask = (x[:, :1] > 0).float()
+        kept = [x.t()[:2].t(), x]
+        out = checkpoint(run, x, mask, kept, use_reentrant=False)
+        same = out["mask"] is mask, out["kept"] is kept[0]
+        loss = ends(net, net[2](out["h"]).pow(2).mean())
+        out["mask"] += 1
+        return loss, same, mask, out["kept"].stride()
+
+    return step, nothing, lambda: gradients(net)
+
+
+@program
+def an_argument_that_is_written_and_comes_back() -> Program:
+    net = network()
+
+    def run(h: Tensor, total: Tensor) -> Any:
+        total += h.detach().sum()
+        return torch.tanh(net[0](h)), total
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        total = torch.zeros(())
+        hidden, found = checkpoint(run, x, total, use_reentrant=True)
+        before = found * 1
+        found += 1
+        return ends(net, net[2](hidden).pow(2).mean()), before, total, found is total
+
+    def called(x: Tensor) -> Any:
+        return step(x.requires_grad_())
+
+    return called, nothing, lambda: gradients(net)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_what_comes_back_with_sizes_that_vary(columns: int) -> None:
+    """`contiguous()` gives the tensor itself or a copy, by its sizes."""
+    api.reset()
+
+    def run(h: Tensor, other: Tensor) -> Any:
+        return torch.tanh(h), other.contiguous()
+
+    def step(x: Tensor) -> Any:
+        other = (x * 2).t()
+        hidden, found = checkpoint(run, x, other, use_reentrant=False)
+        found += 1
+        return hidden, other * 1, found is other
+
+    compiled = api.compile(step, dynamic=True)
+    for rows in (1, 4, 3, 1, 5):
+        x = torch.arange(1.0 * rows * columns).view(rows, columns)
+        assert str(compiled(x)) == str(step(x))
 
 
 @pytest.mark.parametrize("name", PROGRAMS.all)

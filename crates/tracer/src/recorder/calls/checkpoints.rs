@@ -7,6 +7,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules, ops};
 
 use super::hidden::hidden;
+use crate::breaks::Reason;
 use crate::compiling;
 use crate::locate::text;
 use crate::raises::CHECKPOINT;
@@ -14,7 +15,8 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::above::Operations;
 use crate::recorder::notes::call::{Call, argument};
 use crate::recorder::notes::heap;
-use crate::recorder::notes::state::State;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Noted, Origin, State};
 
 impl Recorder {
     /// Calls what PyTorch has hidden from its own tracer, if that is a checkpoint; `None`: it's something else.
@@ -47,15 +49,46 @@ impl Recorder {
         let target = |state: &mut State| state.function_target(checkpoint, CHECKPOINT.to_owned());
         let result = self.operation(frame, target, args, names, || {
             let run = || ops::call(checkpoint, args, names);
+            let before = self.state.borrow().graph.len();
             let result = self.enclose(frame, "a checkpointed function", args, run)?;
-            self.refuse_known_tensors(frame, "checkpoint", args, result.as_borrowed());
+            self.note(frame, |state| state.note_given_back(result.as_borrowed(), before));
             Ok(result)
         });
         self.note(frame, |state| {
+            state.enclosed.given_back.clear();
             state.enclosed.add_function();
             state.take_out(frame)
         });
         Some(result)
+    }
+}
+
+impl State {
+    /// Which tensors of a result are the ones that the trace knew when it had so many nodes: with fixed sizes and strides
+    /// the code gives back the same each time.
+    fn note_given_back(&mut self, result: Borrowed<'_, '_>, before: usize) -> Noted<()> {
+        match self.kind(result) {
+            Kind::Tensor => {
+                let is_known = match self.origin(result) {
+                    Some(Origin::Source(_)) => true,
+                    Some(Origin::Node(node)) => node.index() < before,
+                    _ => false,
+                };
+                if is_known && self.symbolic_sizes(result).is_some() {
+                    let detail = "a tensor of varying sizes that a checkpoint was given";
+                    return Err((Reason::Unsupported, detail.into()));
+                }
+                if is_known {
+                    self.enclosed.given_back.insert(result.as_ptr() as usize);
+                }
+                Ok(())
+            }
+            Kind::List | Kind::Tuple | Kind::Dict => {
+                let items = heap::children(result);
+                items.iter().try_for_each(|item| self.note_given_back(item.as_borrowed(), before))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Enclosed {
     pub(in crate::recorder) changed: FxHashSet<usize>,
     /// Tensors that the nodes are given, by address.
     pub(in crate::recorder) given: FxHashSet<usize>,
+    /// Tensors that the node whose code ended last has given back as it got them, by address.
+    pub(in crate::recorder) given_back: FxHashSet<usize>,
     /// Whether going back may lead to such code.
     has_functions: bool,
     /// How many nodes' code ran when one began to compute gradients; none: none does.

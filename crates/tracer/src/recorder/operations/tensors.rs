@@ -150,7 +150,8 @@ impl State {
                     let value = graph_meta(self, &info);
                     self.graph.set_value(node, value);
                 }
-                if !args.iter().any(|arg| arg.is(object)) {
+                let is_given_back = self.enclosed.given_back.contains(&(object.as_ptr() as usize));
+                if !is_given_back && !args.iter().any(|arg| arg.is(object)) {
                     self.set_origin(object, Origin::Node(node));
                 }
                 Ok(())
