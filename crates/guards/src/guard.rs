@@ -16,6 +16,17 @@ pub struct Guard {
     pub location: Option<u32>,
 }
 
+/// How often an iterator of a builtin type can be advanced, without running code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gives {
+    /// How many items it gives at least.
+    pub items: usize,
+    /// Whether it ends behind them.
+    pub ends: bool,
+    /// Over how many others it goes, if it's one of `zip`.
+    pub parts: usize,
+}
+
 /// The kinds of facts. None of them needs a user's code to be checked.
 ///
 /// Kinds that look into a container (`Length`, `DictKeys`, `KeyAbsent`, ...) and sources that do
@@ -90,6 +101,8 @@ pub enum GuardKind {
     },
     /// How far an iterator of a builtin type has come, in numbers that depend on its type.
     IteratorAt([i64; 3]),
+    /// How an iterator of a builtin type goes on.
+    Gives(Gives),
     /// A tensor has no hooks: none on its gradient, none behind its accumulation.
     NoTensorHooks,
     /// A context variable is unset in the current context, its default aside.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::tensor::dtype_name;
-use crate::{Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard};
+use crate::{Gives, Guard, GuardKind, ObjectId, Source, SourceId, Sources, TensorGuard};
 
 /// What printing needs to know of the tracer's objects.
 pub trait Objects {
@@ -119,6 +119,12 @@ impl Sources {
             }
             Source::Iterated { parent, index } => {
                 self.write_indexed(out, *parent, ".___over", *index);
+            }
+            Source::Upcoming { parent, index } => {
+                self.write_indexed(out, *parent, ".___upcoming", *index);
+            }
+            Source::UpcomingKey { parent, index } => {
+                self.write_indexed(out, *parent, ".___upcoming_keys", *index);
             }
             Source::ClosureCell { parent, index } => {
                 self.write_indexed(out, *parent, ".__closure__", *index);
@@ -256,6 +262,11 @@ impl Sources {
             GuardKind::MethodOf { name, .. } => format!("___check_method_of({source}, {name})"),
             GuardKind::IteratorAt([a, b, c]) => {
                 format!("___check_position({source}, ({a}, {b}, {c}))")
+            }
+            GuardKind::Gives(Gives { items, ends, parts }) => {
+                let ends = if *ends { " and ends" } else { "" };
+                let parts = if *parts > 0 { format!(" of {parts}") } else { String::new() };
+                format!("___check_gives({source}, {items}{parts}{ends})")
             }
             GuardKind::NoTensorHooks => {
                 format!("not {source}._backward_hooks and not {source}._post_accumulate_grad_hooks")

@@ -77,6 +77,21 @@ pub enum Source {
         /// Which, of several.
         index: usize,
     },
+    /// What an iterator of a builtin type gives when it's advanced for the `index`th time from here on, of a dictionary's
+    /// entries the value. Of `enumerate` it's the number; `zip` has none.
+    Upcoming {
+        /// The iterator.
+        parent: SourceId,
+        /// How many come before.
+        index: usize,
+    },
+    /// As `Upcoming`, of a dictionary's entries the key.
+    UpcomingKey {
+        /// The iterator.
+        parent: SourceId,
+        /// How many come before.
+        index: usize,
+    },
     /// The value of a `__slots__` member.
     Slot {
         /// The instance.
@@ -278,6 +293,8 @@ impl Source {
             | Source::DequeItem { parent, .. }
             | Source::DequeMaxLength(parent)
             | Source::Iterated { parent, .. }
+            | Source::Upcoming { parent, .. }
+            | Source::UpcomingKey { parent, .. }
             | Source::Slot { parent, .. }
             | Source::TypeLookup { parent, .. }
             | Source::SuperLookup { parent, .. }
@@ -352,6 +369,8 @@ impl Source {
             Source::Gradient(_) => (36, 0),
             Source::Iterated { index, .. } => (37, *index as u64),
             Source::ProxyMapping(_) => (38, 0),
+            Source::Upcoming { index, .. } => (39, *index as u64),
+            Source::UpcomingKey { index, .. } => (40, *index as u64),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

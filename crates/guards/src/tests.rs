@@ -4,8 +4,8 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use crate::{
-    Fact, GlobalState, Guard, GuardKind, Holders, ObjectId, Objects, Printed, Source, SourceId,
-    Sources, TensorGuard, Vacancy, Value,
+    Fact, Gives, GlobalState, Guard, GuardKind, Holders, ObjectId, Objects, Printed, Source,
+    SourceId, Sources, TensorGuard, Vacancy, Value,
 };
 
 /// Objects that print as themselves.
@@ -338,4 +338,12 @@ fn iterators_print_what_they_go_over() {
     let at = guard(inner, GuardKind::IteratorAt([3, -1, 2]));
     let printed = sources.print_guard(&at, &OBJECTS);
     assert_eq!(printed, "___check_position(L['a'].___over[1], (3, -1, 2))");
+    let item = sources.intern(Source::Upcoming { parent: inner, index: 2 });
+    let key = sources.intern(Source::UpcomingKey { parent: inner, index: 2 });
+    assert_eq!(sources.print(item), "L['a'].___over[1].___upcoming[2]");
+    assert_eq!(sources.print(key), "L['a'].___over[1].___upcoming_keys[2]");
+    let gives = guard(inner, GuardKind::Gives(Gives { items: 2, ends: false, parts: 0 }));
+    assert_eq!(sources.print_guard(&gives, &OBJECTS), "___check_gives(L['a'].___over[1], 2)");
+    let gives = guard(a, GuardKind::Gives(Gives { items: 1, ends: true, parts: 3 }));
+    assert_eq!(sources.print_guard(&gives, &OBJECTS), "___check_gives(L['a'], 1 of 3 and ends)");
 }

@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_long};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 
 use super::{Any, types};
 use crate::modules;
@@ -164,15 +165,7 @@ pub fn position(iterator: Any<'_, '_>) -> Option<Position> {
                 let over = &*at.cast::<OverSequence>();
                 (!over.sequence.is_null()).then_some([over.index as i64, 0, 0])
             }
-            Layout::Range => {
-                let over = &*at.cast::<OverRange>();
-                #[cfg(not(Py_3_12))]
-                let passed = over.index;
-                #[cfg(Py_3_12)]
-                let passed: c_long = 0;
-                let next = over.start.wrapping_add(passed.wrapping_mul(over.step));
-                Some([next, over.step, over.length - passed])
-            }
+            Layout::Range => Some(range(at)),
             Layout::Dict => {
                 let over = &*at.cast::<OverDict>();
                 let left = entries_left(over)?;
@@ -248,6 +241,244 @@ pub fn over<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyA
         };
         Bound::from_borrowed_ptr_or_opt(py, found)
     }
+}
+
+/// How an iterator goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// It gives an item.
+    Item,
+    /// It ends.
+    End,
+    /// It would raise, run code, or is of another type.
+    Unknown,
+}
+
+/// What an iterator would do when it's advanced, `passed` items further on: nobody changes what it goes over until then.
+#[must_use]
+pub fn ahead(iterator: Any<'_, '_>, passed: usize) -> Ahead {
+    let at = iterator.as_ptr();
+    let Some(layout) = Layout::of(iterator) else { return Ahead::Unknown };
+    let gives = |gives| if gives { Ahead::Item } else { Ahead::End };
+    // SAFETY: a live object of the exact type that the layout is for; what it points to lives as long as it does.
+    unsafe {
+        match layout {
+            Layout::Sequence => match sequence(iterator) {
+                Some(_) => gives(place(iterator, passed).is_some()),
+                None if (*at.cast::<OverSequence>()).sequence.is_null() => Ahead::End,
+                None => Ahead::Unknown,
+            },
+            Layout::Range => {
+                let [_, _, left] = range(at);
+                gives(usize::try_from(left).is_ok_and(|left| passed < left))
+            }
+            Layout::Dict => {
+                let over = &*at.cast::<OverDict>();
+                if over.dict.is_null() {
+                    return Ahead::End;
+                }
+                if ffi::PyDict_Size(over.dict) != over.used {
+                    return Ahead::Unknown;
+                }
+                match entry(over, passed) {
+                    None => Ahead::End,
+                    // One that wasn't there when the iterator was made: CPython raises.
+                    Some(_) if usize::try_from(over.left).is_ok_and(|left| passed >= left) => {
+                        Ahead::Unknown
+                    }
+                    Some(_) => Ahead::Item,
+                }
+            }
+            Layout::Enumerate => {
+                let over = &*at.cast::<Enumerated>();
+                match inner(iterator, 0) {
+                    Some(inner) if counts(over, passed) => ahead(inner.as_borrowed(), passed),
+                    _ => Ahead::Unknown,
+                }
+            }
+            Layout::Zip => zip_ahead(iterator, (*at.cast::<Zipped>()).strict != 0, passed),
+            Layout::Repeat => {
+                let count = (*at.cast::<Repeated>()).count;
+                gives(count < 0 || usize::try_from(count).is_ok_and(|count| passed < count))
+            }
+        }
+    }
+}
+
+/// As [`ahead`], of a `zip`. It asks its iterators in order; a strict one raises unless all of them end at once.
+fn zip_ahead(iterator: Any<'_, '_>, is_strict: bool, passed: usize) -> Ahead {
+    let mut found = (0..).map_while(|number| inner(iterator, number));
+    let first = found.by_ref().enumerate().find_map(|(number, inner)| {
+        let ahead = ahead(inner.as_borrowed(), passed);
+        (ahead != Ahead::Item).then_some((number, ahead))
+    });
+    match first {
+        Some((0, Ahead::End)) if is_strict => {
+            let ends = |inner: Bound<'_, PyAny>| ahead(inner.as_borrowed(), passed) == Ahead::End;
+            if found.all(ends) { Ahead::End } else { Ahead::Unknown }
+        }
+        Some((_, Ahead::End)) if is_strict => Ahead::Unknown,
+        Some((_, ahead)) => ahead,
+        None if inner(iterator, 0).is_some() => Ahead::Item,
+        // Of nothing.
+        None => Ahead::End,
+    }
+}
+
+/// Whether an iterator gives so many items from here on, and ends behind them, if that's asked.
+#[must_use]
+pub fn gives(iterator: Any<'_, '_>, items: usize, ends: bool) -> bool {
+    let last = items.checked_sub(1);
+    last.is_none_or(|last| ahead(iterator, last) == Ahead::Item)
+        && (!ends || ahead(iterator, items) == Ahead::End)
+}
+
+/// Over how many iterators a `zip` goes; 0: it's none.
+#[must_use]
+pub fn zipped(iterator: Any<'_, '_>) -> usize {
+    match Layout::of(iterator) {
+        Some(Layout::Zip) => (0..).map_while(|number| over(iterator, number)).count(),
+        _ => 0,
+    }
+}
+
+/// The item that an iterator gives behind `passed` others: an element, a number of a range, a dictionary's value or, if it goes
+/// over keys alone, its key, the number that `enumerate` counts with, what `repeat` gives. Nothing is advanced.
+#[must_use]
+pub fn upcoming<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<'py, PyAny>> {
+    let py = iterator.py();
+    let at = iterator.as_ptr();
+    let layout = Layout::of(iterator)?;
+    if matches!(layout, Layout::Zip) || ahead(iterator, passed) != Ahead::Item {
+        return None;
+    }
+    let number = |number: i64| Some(number.into_pyobject(py).ok()?.into_any());
+    // SAFETY: as above. The place is one of the sequence's, which is a list or a tuple; items are borrowed from it.
+    unsafe {
+        match layout {
+            Layout::Sequence => {
+                let (sequence, place) = (sequence(iterator)?, place(iterator, passed)?);
+                super::container::list_item(sequence.as_borrowed(), place)
+                    .or_else(|| super::container::tuple_item(sequence.as_borrowed(), place))
+            }
+            Layout::Range => {
+                let [next, step, _] = range(at);
+                number(next.wrapping_add(step.wrapping_mul(i64::try_from(passed).ok()?)))
+            }
+            Layout::Dict => {
+                let (key, value) = entry(&*at.cast::<OverDict>(), passed)?;
+                let is_keys =
+                    types::address_of(iterator) == &raw mut ffi::PyDictIterKey_Type as usize;
+                Bound::from_borrowed_ptr_or_opt(py, if is_keys { key } else { value })
+            }
+            Layout::Enumerate => {
+                let count = i64::try_from((*at.cast::<Enumerated>()).count).ok()?;
+                number(count.checked_add(i64::try_from(passed).ok()?)?)
+            }
+            Layout::Repeat => over(iterator, 0),
+            Layout::Zip => None,
+        }
+    }
+}
+
+/// The key of a dictionary's entry that an iterator over entries gives behind `passed` others.
+#[must_use]
+pub fn upcoming_key<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<'py, PyAny>> {
+    if !gives_entries(iterator) || ahead(iterator, passed) != Ahead::Item {
+        return None;
+    }
+    // SAFETY: a live object of the exact type that the layout is for; the dictionary keeps its keys.
+    unsafe {
+        let (key, _) = entry(&*iterator.as_ptr().cast::<OverDict>(), passed)?;
+        Bound::from_borrowed_ptr_or_opt(iterator.py(), key)
+    }
+}
+
+/// Whether an iterator gives a dictionary's entries, as tuples of key and value.
+#[must_use]
+pub fn gives_entries(iterator: Any<'_, '_>) -> bool {
+    types::address_of(iterator) == &raw mut ffi::PyDictIterItem_Type as usize
+}
+
+/// Whether an iterator gives tuples of what others give: `zip` and, with a number before it, `enumerate`.
+#[must_use]
+pub fn combines(iterator: Any<'_, '_>) -> bool {
+    matches!(Layout::of(iterator), Some(Layout::Zip | Layout::Enumerate))
+}
+
+/// One of the iterators that `enumerate` or `zip` goes over.
+fn inner<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyAny>> {
+    over(iterator, number).filter(|_| combines(iterator))
+}
+
+/// Whether `enumerate` still counts with a machine's number, so many items further on.
+fn counts(over: &Enumerated, passed: usize) -> bool {
+    let passed = ffi::Py_ssize_t::try_from(passed).ok();
+    passed
+        .and_then(|passed| over.count.checked_add(passed))
+        .is_some_and(|count| count < ffi::Py_ssize_t::MAX)
+}
+
+/// What an iterator over a sequence goes over, if that's a list or a tuple: no code runs where it's asked for items.
+fn sequence<'py>(iterator: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    let sequence = over(iterator, 0)?;
+    let asks = types::address_of(iterator) == &raw mut ffi::PyReversed_Type as usize;
+    // It asks by methods, which others may have of their own.
+    (!asks || sequence.is_exact_instance_of::<PyTuple>()).then_some(sequence)
+}
+
+/// Where the item lies that an iterator over a list or tuple gives behind `passed` others; `None`: it ends before.
+fn place(iterator: Any<'_, '_>, passed: usize) -> Option<usize> {
+    let sequence = sequence(iterator)?;
+    let length = super::container::list_length(sequence.as_borrowed())
+        .or_else(|| super::container::tuple_length(sequence.as_borrowed()))?;
+    let ty = types::address_of(iterator);
+    let goes_back = ty == &raw mut ffi::PyListRevIter_Type as usize
+        || ty == &raw mut ffi::PyReversed_Type as usize;
+    // SAFETY: an iterator with a sequence is one of that layout.
+    let index = unsafe { (*iterator.as_ptr().cast::<OverSequence>()).index };
+    let index = usize::try_from(index).ok().filter(|index| *index < length)?;
+    if goes_back {
+        index.checked_sub(passed)
+    } else {
+        index.checked_add(passed).filter(|place| *place < length)
+    }
+}
+
+/// The next number of a range, its step, and how many are left.
+///
+/// # Safety
+/// A live iterator of a range.
+unsafe fn range(at: *mut ffi::PyObject) -> Position {
+    // SAFETY: the caller says so.
+    let over = unsafe { &*at.cast::<OverRange>() };
+    #[cfg(not(Py_3_12))]
+    let passed = over.index;
+    #[cfg(Py_3_12)]
+    let passed: c_long = 0;
+    let next = over.start.wrapping_add(passed.wrapping_mul(over.step));
+    [next, over.step, over.length - passed]
+}
+
+/// The entry that an iterator over a dictionary comes to behind `passed` others.
+///
+/// # Safety
+/// A live iterator with a dictionary.
+unsafe fn entry(
+    over: &OverDict,
+    passed: usize,
+) -> Option<(*mut ffi::PyObject, *mut ffi::PyObject)> {
+    let (mut position, mut key, mut value) =
+        (over.position, std::ptr::null_mut(), std::ptr::null_mut());
+    for _ in 0..=passed {
+        // SAFETY: the iterator keeps the dictionary alive; nothing is asked of what it holds.
+        let found =
+            unsafe { ffi::PyDict_Next(over.dict, &raw mut position, &raw mut key, &raw mut value) };
+        if found == 0 {
+            return None;
+        }
+    }
+    Some((key, value))
 }
 
 /// Whether an iterator is one of `itertools.repeat`: it goes over nothing, but gives the same object.

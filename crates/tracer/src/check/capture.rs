@@ -415,7 +415,9 @@ impl<'py> Capture<'_, 'py> {
             }
             // Its elements lie in blocks that come and go.
             Fetch::DequeItem(_) | Fetch::DequeMaxLength => return Err(Unwatchable("a deque")),
-            Fetch::Iterated(_) => return Err(Unwatchable("an iterator")),
+            Fetch::Iterated(_) | Fetch::Upcoming(_) | Fetch::UpcomingKey(_) => {
+                return Err(Unwatchable("an iterator"));
+            }
             Fetch::ListItem(index) => Some(builder.list_item(parent, *index)?),
             Fetch::TupleItem(index) => Some(builder.tuple_item(parent, *index)?),
             Fetch::Member(member) => builder.member(parent, member)?,
@@ -500,7 +502,9 @@ impl<'py> Capture<'_, 'py> {
             TestKind::MethodOf(_) => builder.made_from(node)?,
             TestKind::NoTensorHooks => builder.no_hooks(node)?,
             TestKind::ContextUnset => return Err(Unwatchable("a context variable")),
-            TestKind::IteratorAt(_) => return Err(Unwatchable("an iterator")),
+            TestKind::IteratorAt(_) | TestKind::Gives(_) => {
+                return Err(Unwatchable("an iterator"));
+            }
             TestKind::NoInstanceDict => absent(builder.instance_dict(node)?)?,
             TestKind::Tensor(_, guard) => builder.tensor(
                 node,

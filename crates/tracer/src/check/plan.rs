@@ -13,13 +13,14 @@ use stator_cpython::heap::iterator::{self, Position};
 use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, abc, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
-    Accelerator, ClassField, FunctionField, GlobalState, Guard, GuardKind, Holders, ObjectId,
-    Source, SourceId, Sources, TensorGuard, Vacancy,
+    Accelerator, ClassField, FunctionField, Gives, GlobalState, Guard, GuardKind, Holders,
+    ObjectId, Source, SourceId, Sources, TensorGuard, Vacancy,
 };
 
 use super::capture::Snapshots;
 use super::failure::{Failure, Found};
 use super::held::Held;
+use super::walk::{does_give, found};
 use crate::accelerator;
 
 /// Arguments with more items are known by identity.
@@ -87,6 +88,8 @@ pub(super) enum Fetch {
     DequeItem(usize),
     DequeMaxLength,
     Iterated(usize),
+    Upcoming(usize),
+    UpcomingKey(usize),
     Gradient,
     ContextValue,
     ContextDefault,
@@ -142,6 +145,7 @@ pub(super) enum TestKind {
     ContextUnset,
     NoTensorHooks,
     IteratorAt(Position),
+    Gives(Gives),
     MethodOf(usize),
     TokenOf(usize),
     NoInstanceDict,
@@ -179,6 +183,7 @@ impl TestKind {
                 | TestKind::DictLength(_)
                 | TestKind::KeyAbsent(Key::Constant(_))
                 | TestKind::IteratorAt(_)
+                | TestKind::Gives(_)
         )
     }
 
@@ -210,6 +215,7 @@ impl TestKind {
             }
             TestKind::DictLength(length) => dict::length(object) == Some(*length),
             TestKind::IteratorAt(position) => iterator::position(object) == Some(*position),
+            TestKind::Gives(gives) => does_give(object, gives),
             TestKind::KeyAbsent(Key::Constant(key)) => is_absent(object, key),
             TestKind::AbsentWithin(key, holders) => {
                 let get = |key: &Py<PyAny>| dict::get(object, key.bind_borrowed(object.py()));
@@ -341,7 +347,7 @@ impl Plan {
         }
     }
 
-    /// Finds the arguments that are taken apart at each call: small tuples and dictionaries, which
+    /// Finds the arguments that are taken apart at each call: iterators, small tuples and dictionaries, which
     /// are mostly new at each call (`*args` and `**kwargs` always are), with items that may not be.
     fn spread_arguments(&mut self, py: Python<'_>) {
         let mut children = vec![Vec::new(); self.steps.len()];
@@ -365,6 +371,7 @@ impl Plan {
             let is_item = |child: &usize| match &self.steps[*child].fetch {
                 Fetch::TupleItem(_) => is(tuple),
                 Fetch::Item(Key::Constant(_)) => is(dict),
+                Fetch::Iterated(_) | Fetch::Upcoming(_) | Fetch::UpcomingKey(_) => true,
                 _ => false,
             };
             if children.is_empty()
@@ -407,12 +414,9 @@ impl Plan {
                 let item = match fetch {
                     Fetch::TupleItem(index) => container::tuple_item(object, *index),
                     Fetch::Item(Key::Constant(key)) => {
-                        match dict::get(object, key.bind_borrowed(object.py())) {
-                            dict::Lookup::Found(value) => Some(value),
-                            dict::Lookup::Absent | dict::Lookup::Refused => None,
-                        }
+                        found(dict::get(object, key.bind_borrowed(object.py())))
                     }
-                    _ => None,
+                    _ => fetch.of_iterator(object),
                 };
                 let missing = Failure { guard: self.steps[*step].blame, found: Found::Missing };
                 items.push(item.ok_or(missing)?);
@@ -660,6 +664,8 @@ impl<'py> Compiler<'_, 'py> {
             Source::DequeItem { index, .. } => Fetch::DequeItem(*index),
             Source::DequeMaxLength(_) => Fetch::DequeMaxLength,
             Source::Iterated { index, .. } => Fetch::Iterated(*index),
+            Source::Upcoming { index, .. } => Fetch::Upcoming(*index),
+            Source::UpcomingKey { index, .. } => Fetch::UpcomingKey(*index),
             Source::Gradient(_) => Fetch::Gradient,
             Source::ContextValue(_) => Fetch::ContextValue,
             Source::ContextDefault(_) => Fetch::ContextDefault,
@@ -760,6 +766,7 @@ impl<'py> Compiler<'_, 'py> {
             GuardKind::SlotUnset { offset, .. } => TestKind::MemberUnset(Member::new(*offset)),
             GuardKind::ContextUnset => TestKind::ContextUnset,
             GuardKind::IteratorAt(position) => TestKind::IteratorAt(*position),
+            GuardKind::Gives(gives) => TestKind::Gives(*gives),
             GuardKind::NoTensorHooks => TestKind::NoTensorHooks,
             GuardKind::MethodOf { made_from, .. } => TestKind::MethodOf(*made_from),
             GuardKind::CellEmpty => TestKind::FieldEmpty(Field::CellContents),

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use stator_cpython::generic;
 use stator_cpython::heap::{dict, function, member, tensor, types};
 use stator_guards::{
-    Guard, GuardKind, Holders, ObjectId, Source, SourceId, Sources, TensorGuard, Text,
+    Gives, Guard, GuardKind, Holders, ObjectId, Source, SourceId, Sources, TensorGuard, Text,
 };
 
 use super::{Checker, Facts};
@@ -124,6 +124,8 @@ impl GuardSet {
             "deque_maxlen" => Source::DequeMaxLength(parent()?),
             "context" => Source::ContextValue(parent()?),
             "iterated" => Source::Iterated { parent: parent()?, index },
+            "upcoming" => Source::Upcoming { parent: parent()?, index },
+            "upcoming_key" => Source::UpcomingKey { parent: parent()?, index },
             "grad" => Source::Gradient(parent()?),
             "context_default" => Source::ContextDefault(parent()?),
             _ => return Err(PyValueError::new_err(format!("no source {kind}"))),
@@ -184,6 +186,10 @@ impl GuardSet {
                 GuardKind::MethodOf { made_from, name: "method".into() }
             }
             "iterator_at" => GuardKind::IteratorAt(value.extract()?),
+            "gives" => {
+                let (items, ends, parts) = value.extract()?;
+                GuardKind::Gives(Gives { items, ends, parts })
+            }
             "no_hooks" => GuardKind::NoTensorHooks,
             "context_unset" => GuardKind::ContextUnset,
             "no_defaults" => GuardKind::NoDefaults,

@@ -9,6 +9,7 @@ use stator_cpython::heap::weak::Liveness;
 use stator_cpython::heap::{
     self, Any, container, context, dict, iterator, member, tensor, thread_local, types,
 };
+use stator_guards::Gives;
 
 use super::failure::{Failure, Found};
 use super::plan::{Fetch, Key, Plan, TestKind, keys_are};
@@ -46,6 +47,18 @@ pub(super) fn wanted<'py>(
 ) -> Result<Vec<Bound<'py, PyAny>>, Failure> {
     let found = plan.wanted.iter().map(|step| values[*step].clone());
     found.collect::<Option<_>>().ok_or(Failure { guard: None, found: Found::Missing })
+}
+
+impl Fetch {
+    /// What is read from an iterator, if that's it.
+    pub(super) fn of_iterator<'py>(&self, iterator: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Fetch::Iterated(index) => iterator::over(iterator, *index),
+            Fetch::Upcoming(index) => iterator::upcoming(iterator, *index),
+            Fetch::UpcomingKey(index) => iterator::upcoming_key(iterator, *index),
+            _ => None,
+        }
+    }
 }
 
 struct Walk<'a, 'b, 'py> {
@@ -114,7 +127,9 @@ impl<'py> Walk<'_, '_, 'py> {
             Fetch::TupleItem(index) => container::tuple_item(parent, *index),
             Fetch::DequeItem(index) => container::deque_item(parent, *index),
             Fetch::DequeMaxLength => container::deque_max_length(parent),
-            Fetch::Iterated(index) => iterator::over(parent, *index),
+            Fetch::Iterated(_) | Fetch::Upcoming(_) | Fetch::UpcomingKey(_) => {
+                fetch.of_iterator(parent)
+            }
             Fetch::Gradient => tensor::gradient(parent),
             Fetch::ContextValue => context::own_value(parent),
             Fetch::ContextDefault => context::default_value(parent),
@@ -192,7 +207,12 @@ fn aliasing_holds(test: &TestKind, step: usize, values: &Values<'_>) -> bool {
     }
 }
 
-fn found(lookup: dict::Lookup<'_>) -> Option<Bound<'_, PyAny>> {
+/// Whether an iterator can be advanced so.
+pub(super) fn does_give(iterator: Any<'_, '_>, gives: &Gives) -> bool {
+    iterator::gives(iterator, gives.items, gives.ends) && iterator::zipped(iterator) == gives.parts
+}
+
+pub(super) fn found(lookup: dict::Lookup<'_>) -> Option<Bound<'_, PyAny>> {
     match lookup {
         dict::Lookup::Found(value) => Some(value),
         dict::Lookup::Absent | dict::Lookup::Refused => None,

@@ -25,8 +25,12 @@ impl Changes for Recorder {
         self.fill_missing(frame, dict, key)
     }
 
-    fn advance_outside(&self, frame: &Frame<'_>, iterator: Borrowed<'_, '_>) {
-        self.take_over(frame, iterator);
+    fn advance_outside<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        self.take_over(frame, iterator)
     }
 }
 

@@ -12,6 +12,7 @@ use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source, SourceId};
 
+use super::upcoming::MOST_ITEMS;
 use crate::breaks::Reason;
 use crate::effects::NEXT;
 use crate::recorder::Recorder;
@@ -21,27 +22,59 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
 
 /// An iterator that is taken over goes over so many others at most.
-const MOST: usize = 8;
+pub(super) const MOST: usize = 8;
 
-fn refuse(iterator: Borrowed<'_, '_>) -> Stop {
+pub(super) fn refuse(iterator: Borrowed<'_, '_>) -> Stop {
     (Reason::OutsideIterator, heap::type_name(iterator))
 }
 
 impl Recorder {
-    /// An iterator from outside is about to be advanced: takes it over, or ends the trace.
-    pub(super) fn take_over(&self, frame: &Frame<'_>, iterator: Borrowed<'_, '_>) {
+    /// An iterator from outside is about to be advanced: reads what comes, takes it over, or ends the trace. What stands
+    /// for the item that it gives, if something does.
+    pub(super) fn take_over<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
         let limit = self.session.limit;
         let has_room =
             || self.point.borrow().as_ref().is_some_and(|point| point.takes_particular(limit));
-        let may_begin = self.takes_iterators.get() && self.session.takes_steps() && has_room();
-        self.note(frame, |state| state.advance_outside(iterator, may_begin));
+        let takes_steps = self.session.takes_steps();
+        let may_begin = self.takes_iterators.get() && takes_steps && has_room();
+        self.note(frame, |state| {
+            let source = state.source(iterator).ok_or_else(|| refuse(iterator))?;
+            let known = state.foreseen(iterator);
+            let is_taken = known.is_none() && state.written.has(&position_of(iterator));
+            if is_taken || may_begin && known.is_none() && state.may_begin(iterator) {
+                return state.advance_outside(source, iterator, may_begin).map(|()| None);
+            }
+            // A trace that goes on is for few places in the loop.
+            let goes_on = |items| items == 0 || items < MOST_ITEMS && has_room();
+            if !takes_steps || !known.is_none_or(goes_on) {
+                return Err(refuse(iterator));
+            }
+            state.foresee(source, iterator)
+        })
+        .flatten()
     }
 }
 
 impl State {
-    fn advance_outside(&mut self, iterator: Borrowed<'_, '_>, may_begin: bool) -> Result<(), Stop> {
+    /// Whether an iterator can be taken over.
+    fn may_begin(&mut self, iterator: Borrowed<'_, '_>) -> bool {
+        let is_within = self.reads.has(&position_of(iterator));
+        !is_within
+            && self.roots.is_on_stack(iterator)
+            && self.may_take_over(iterator, &mut Vec::new())
+    }
+
+    fn advance_outside(
+        &mut self,
+        source: SourceId,
+        iterator: Borrowed<'_, '_>,
+        may_begin: bool,
+    ) -> Result<(), Stop> {
         let slot = position_of(iterator);
-        let source = self.source(iterator).ok_or_else(|| refuse(iterator))?;
         // One that another goes over is that one's.
         let is_within = self.reads.has(&slot);
         if self.written.has(&slot) {
@@ -49,8 +82,7 @@ impl State {
                 return Err(refuse(iterator));
             }
         } else {
-            let may_begin = may_begin && !is_within && self.roots.is_on_stack(iterator);
-            if !may_begin || !self.may_take_over(iterator, &mut Vec::new()) {
+            if !may_begin {
                 return Err(refuse(iterator));
             }
             self.take_over(source, iterator)?;
@@ -79,7 +111,7 @@ impl State {
             })
     }
 
-    fn is_plain_container(&mut self, object: Borrowed<'_, '_>) -> bool {
+    pub(super) fn is_plain_container(&mut self, object: Borrowed<'_, '_>) -> bool {
         match self.kind_alone(object) {
             Kind::List => heap::is_exact_list(object),
             Kind::Dict => heap::is_exact_dict(object),
@@ -112,7 +144,7 @@ impl State {
     }
 
     /// Whether this trace has changed a container: what is in it isn't what an iterator has found at the start.
-    fn is_changed(&self, container: Borrowed<'_, '_>) -> bool {
+    pub(super) fn is_changed(&self, container: Borrowed<'_, '_>) -> bool {
         let address = container.as_ptr() as usize;
         self.written.has(&(address, CONTENTS)) || self.written.dict(address)
     }
@@ -130,16 +162,16 @@ impl State {
 }
 
 /// The slot of how far an iterator has come.
-fn position_of(iterator: Borrowed<'_, '_>) -> (usize, usize) {
+pub(super) fn position_of(iterator: Borrowed<'_, '_>) -> (usize, usize) {
     (iterator.as_ptr() as usize, POSITION)
 }
 
 /// The containers and iterators that an iterator goes over. `repeat` goes over nothing: its part is what it gives.
-fn gone_over<'py>(iterator: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+pub(super) fn gone_over<'py>(iterator: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     if iterator::repeats(iterator) { Vec::new() } else { parts(iterator) }
 }
 
 /// What an iterator holds.
-fn parts<'py>(iterator: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+pub(super) fn parts<'py>(iterator: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     (0..).map_while(|index| iterator::over(iterator, index)).collect()
 }

@@ -2,8 +2,8 @@
 //!
 //! A write is executed at once. `writes` notes the last value of each part that was written, `stores`, `items`,
 //! `containers` and `dictionaries` are its ways in; `emissions` are warnings and log records, `context` the
-//! `with` blocks, `locks` those that are held, `missing_keys` what a `defaultdict` makes, `iterators` those from outside that
-//! are advanced, `finalizers` objects whose death would be noticed, `programs` what tensor programs write.
+//! `with` blocks, `locks` those that are held, `missing_keys` what a `defaultdict` makes, `iterators` and `upcoming` those
+//! from outside that are advanced, `finalizers` objects whose death would be noticed, `programs` what tensor programs write.
 //!
 //! What a replay couldn't repeat ends the trace before it.
 
@@ -18,4 +18,5 @@ pub(super) mod locks;
 pub(super) mod missing_keys;
 pub(super) mod programs;
 pub(super) mod stores;
+pub(super) mod upcoming;
 pub(super) mod writes;

@@ -293,6 +293,7 @@ impl<'s> Finish<'s> {
         }
         debug_assert!(state.graph.verify().is_ok(), "{:?}", state.graph.verify());
         let written = state.inputs.written(py);
+        state.check_foreseen()?;
         state.guard_tensors_distinct();
         state.guard_written_distinct();
         state.guard_compared_distinct();

@@ -35,8 +35,13 @@ pub(in crate::recorder) trait Changes {
         key: Borrowed<'_, 'py>,
     ) -> Option<Result<Object<'py>>>;
 
-    /// An iterator from outside is about to be advanced: takes it over, or ends the trace.
-    fn advance_outside(&self, frame: &Frame<'_>, iterator: Borrowed<'_, '_>);
+    /// An iterator from outside is about to be advanced: reads what comes, takes it over, or ends the trace. What stands
+    /// for the item that it gives, if something does.
+    fn advance_outside<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>>;
 }
 
 /// Of `ending`: the trace's end.

@@ -94,6 +94,17 @@ pub struct PartOf {
     pub of: Py<PyAny>,
 }
 
+/// An iterator from outside whose next items a trace reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Foreseen {
+    /// How many items it has given.
+    pub(in crate::recorder) items: usize,
+    /// Whether it has ended.
+    pub(in crate::recorder) ended: bool,
+    /// Where its guard stands among those of the trace.
+    pub(in crate::recorder) guard: usize,
+}
+
 /// What who finds an object does with it.
 #[derive(Clone, Copy, Default)]
 pub struct Use {

@@ -35,7 +35,7 @@ use super::lookups::Lookups;
 use super::members::Members;
 use super::objects::{Mark, Mortal, Objects};
 use super::programs::Notes;
-use super::reads::{PartOf, Reads, Unread};
+use super::reads::{Foreseen, PartOf, Reads, Unread};
 use super::recent_globals::RecentGlobals;
 use super::repeated::Repeated;
 use super::roots::Roots;
@@ -142,6 +142,8 @@ pub struct State {
     pub members: Members,
     /// Containers from outside that were only added to so far.
     pub unread: FxHashMap<usize, Unread>,
+    /// Iterators from outside that it has advanced, by address, unless it has taken them over.
+    pub foreseen: FxHashMap<usize, Foreseen>,
     /// Parts of such lists, by address.
     pub parts: FxHashMap<usize, PartOf>,
     /// Its writes of context variables.
@@ -205,6 +207,7 @@ impl State {
             members: Members::default(),
             signatures: Signatures::default(),
             unread: FxHashMap::default(),
+            foreseen: FxHashMap::default(),
             parts: FxHashMap::default(),
             context: ContextWrites::default(),
             memo: Memo::None,

@@ -495,13 +495,16 @@ impl Recorder {
         if let Some(item) = self.python_next(frame, iterator) {
             return item;
         }
-        self.check_advanced(frame, iterator);
+        let foreseen = self.check_advanced(frame, iterator);
         let _collecting = self.collecting_from(frame, iterator);
         let item = if is_plain_iterator(&iterator.get_type()) {
             ops::next(iterator)?
         } else {
             self.with_mode(frame, || ops::next(iterator))?
         };
+        if foreseen.is_some() {
+            return Ok(item.and(foreseen));
+        }
         if let Some(item) = &item {
             self.note(frame, |state| state.register(item.as_borrowed()));
         }
@@ -524,23 +527,32 @@ impl Recorder {
                 Call::new(frame, method.as_borrowed(), &[iterator]),
             );
         }
-        self.check_advanced(frame, iterator);
+        let foreseen = self.check_advanced(frame, iterator);
         let _collecting = self.collecting_from(frame, iterator);
         let is_plain = is_plain_iterator(&iterator.get_type());
         let item = if is_plain { native()? } else { self.with_mode(frame, native)? };
+        if let Some(foreseen) = foreseen {
+            return Ok(foreseen);
+        }
         self.note(frame, |state| state.register(item.as_borrowed()));
         Ok(item)
     }
 
-    /// An iterator that this trace didn't make is taken over, or the trace ends before it is advanced.
-    fn check_advanced<'py>(&self, frame: &Frame<'py>, iterator: Borrowed<'_, 'py>) {
+    /// An iterator that this trace didn't make is read or taken over, or the trace ends before it is advanced. What
+    /// stands for the item that it gives, if something does.
+    fn check_advanced<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
         if self.is_stopped() {
-            return;
+            return None;
         }
         if self.origin(iterator) != Some(Origin::Fresh) {
             return self.advance_outside(frame, iterator);
         }
         self.guard_protocol_of(frame, iterator, &["__next__"]);
+        None
     }
 }
 

@@ -121,7 +121,7 @@ impl State {
     }
 
     /// A number that is to be a symbol, or a tuple with such: what stands for it. `None`: it wasn't adopted.
-    fn adopt_symbolic<'py>(
+    pub(in crate::recorder) fn adopt_symbolic<'py>(
         &mut self,
         used: Use,
         source: SourceId,
