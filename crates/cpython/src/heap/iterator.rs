@@ -292,7 +292,7 @@ pub fn ahead(iterator: Any<'_, '_>, passed: usize) -> Ahead {
             Layout::Enumerate => {
                 let over = &*at.cast::<Enumerated>();
                 match inner(iterator, 0) {
-                    Some(inner) if counts(over, passed) => ahead(inner.as_borrowed(), passed),
+                    Some(inner) if has_room(over, passed) => ahead(inner.as_borrowed(), passed),
                     _ => Ahead::Unknown,
                 }
             }
@@ -400,6 +400,12 @@ pub fn gives_entries(iterator: Any<'_, '_>) -> bool {
     types::address_of(iterator) == &raw mut ffi::PyDictIterItem_Type as usize
 }
 
+/// Whether an iterator gives numbers that it counts: a range does, and `enumerate`, with other items.
+#[must_use]
+pub fn counts(iterator: Any<'_, '_>) -> bool {
+    matches!(Layout::of(iterator), Some(Layout::Range | Layout::Enumerate))
+}
+
 /// Whether an iterator gives tuples of what others give: `zip` and, with a number before it, `enumerate`.
 #[must_use]
 pub fn combines(iterator: Any<'_, '_>) -> bool {
@@ -412,7 +418,7 @@ fn inner<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyAny>
 }
 
 /// Whether `enumerate` still counts with a machine's number, so many items further on.
-fn counts(over: &Enumerated, passed: usize) -> bool {
+fn has_room(over: &Enumerated, passed: usize) -> bool {
     let passed = ffi::Py_ssize_t::try_from(passed).ok();
     passed
         .and_then(|passed| over.count.checked_add(passed))

@@ -28,6 +28,7 @@ impl Compiled {
                 let points = self.points.clone();
                 let (dynamic, is_eager) = (self.dynamic, self.backend.is_none());
                 let mut session = Session::new(points, limit, self.fullgraph, dynamic, is_eager);
+                session.at_entry = lock(&self.state).entries.len();
                 session.is_whole = self.keeps_whole.load(Ordering::Relaxed);
                 if self.may_skip() {
                     session.allowance = lock(&self.budget).allowance();

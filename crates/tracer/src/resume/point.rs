@@ -123,6 +123,13 @@ pub fn handled_beyond(py: Python<'_>, at_entry: usize) -> Option<Object<'_>> {
     (handled.as_ptr() as usize != at_entry).then_some(handled)
 }
 
+/// Whether another trace that is for one place in a loop may begin where there are so many. Two others are left, which go
+/// on anywhere.
+#[must_use]
+pub fn takes_particular(traces: usize, limit: usize) -> bool {
+    traces + 2 < limit
+}
+
 /// What is known of one resume point.
 pub struct Point {
     /// Tells it from every other one there has been.
@@ -196,9 +203,9 @@ impl Point {
         takes
     }
 
-    /// Whether a trace may start here that is for one place in a loop. Two others are left, which go on anywhere.
+    /// Whether a trace may start here that is for one place in a loop.
     pub fn takes_particular(&self, limit: usize) -> bool {
-        lock(&self.entries).len() + 2 < limit
+        takes_particular(lock(&self.entries).len(), limit)
     }
 
     /// Whether the point was full a moment ago: [`Point::takes_more`], asked now and then only.

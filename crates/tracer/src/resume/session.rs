@@ -39,6 +39,8 @@ pub struct Session {
     pub points: Arc<Points>,
     /// How many traces a resume point may have.
     pub limit: usize,
+    /// How many traces there were that begin at the call itself.
+    pub at_entry: usize,
     /// Whether traces are replayed as they are: other backends know less of what tensors can do.
     pub is_eager: bool,
     /// Whether all of a graph has to be for a backend: nothing is a step of Stator's own.
@@ -150,6 +152,7 @@ impl Session {
         Self {
             points,
             limit,
+            at_entry: 0,
             is_eager,
             is_whole: false,
             fullgraph,

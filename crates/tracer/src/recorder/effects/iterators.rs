@@ -20,6 +20,7 @@ use crate::recorder::notes::effects::{CONTENTS, MethodCall, POSITION};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
+use crate::resume::point::takes_particular;
 
 /// An iterator that is taken over goes over so many others at most.
 pub(super) const MOST: usize = 8;
@@ -36,9 +37,10 @@ impl Recorder {
         frame: &Frame<'py>,
         iterator: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        let limit = self.session.limit;
-        let has_room =
-            || self.point.borrow().as_ref().is_some_and(|point| point.takes_particular(limit));
+        let has_room = || match &*self.point.borrow() {
+            Some(point) => point.takes_particular(self.session.limit),
+            None => takes_particular(self.session.at_entry, self.session.limit),
+        };
         let takes_steps = self.session.takes_steps();
         let may_begin = self.takes_iterators.get() && takes_steps && has_room();
         self.note(frame, |state| {

@@ -141,6 +141,10 @@ impl State {
         let own = |state: &mut Self| {
             let item = iterator::upcoming(iterator, 0).ok_or_else(|| refuse(iterator))?;
             let source = state.sources.intern(Source::Upcoming { parent: source, index: passed });
+            if iterator::counts(iterator) && state.policy.dynamic != Some(false) {
+                // The next round has another.
+                return Ok(state.adopt_number(source, item.as_borrowed(), false));
+            }
             state.adopt_upcoming(source, item)
         };
         let mut items = Vec::new();

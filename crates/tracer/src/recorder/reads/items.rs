@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 use stator_evaluator::Role;
@@ -431,6 +432,13 @@ impl Recorder {
         }
         if let Some(rows) = self.rows_of_array(frame, iterable) {
             return self.iterate(frame, rows?.as_borrowed());
+        }
+        if self.kind(iterable) == Kind::Iterator
+            && self.state.borrow().source(iterable).is_some()
+            && iterator::is_known(iterable)
+        {
+            // It's its own iterator, and nothing is taken from it here.
+            return ops::get_iter(iterable);
         }
         self.take_elements(frame, iterable);
         if let Some(iterator) = self.python_iter(frame, iterable) {
