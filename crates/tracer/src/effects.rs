@@ -24,7 +24,7 @@ pub struct Store {
     pub object: u32,
     /// The part.
     pub part: Part,
-    /// The value's recipe; `None` deletes.
+    /// The value's recipe; `None` deletes, where the part has one.
     pub value: Option<RecipeId>,
     /// Where the last write was: code object and unit.
     pub place: (u32, u32),
@@ -80,13 +80,12 @@ pub enum Part {
         /// How many in front are taken out.
         dropped: u32,
     },
-    /// Calls of methods of a set, a deque or an iterator, or of a cached function; the value is a list of tuples, name
-    /// and arguments.
+    /// Calls of methods of a set or a deque, or of a cached function; the value is a list of tuples, name and
+    /// arguments.
     Calls,
+    /// How far an iterator has come: it's advanced so often. There is no value.
+    Advanced(u32),
 }
-
-/// The method that advances an iterator.
-pub const NEXT: &str = "__next__";
 
 /// A call of a cached function that finds its result in the cache: a tuple of arguments, and a dictionary if some have
 /// names.
@@ -193,7 +192,7 @@ impl<'py> Written<'py> {
             Part::Added { .. } => {
                 Before::Length { list: own(), length: object.cast::<PyList>()?.len() }
             }
-            Part::Calls | Part::Reset => Before::Unknown,
+            Part::Calls | Part::Reset | Part::Advanced(_) => Before::Unknown,
         });
         Ok(())
     }
@@ -249,6 +248,12 @@ pub fn replay<'py>(
                 add_elements(object, value.expect("a list of the elements"))?;
             }
             Part::Calls => call_methods(object, value.expect("a list of calls"))?,
+            Part::Advanced(times) => {
+                for _ in 0..times {
+                    // Behind the last item a loop has ended, too.
+                    drop(ops::next(object).map_err(|raised| raised.take(py))?);
+                }
+            }
         }
         written.done = index + 1;
     }
@@ -343,11 +348,6 @@ fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult
     for call in calls.cast::<PyList>()?.iter() {
         let call = call.cast_into::<PyTuple>()?;
         let name = call.get_item(0)?.cast_into::<PyString>()?;
-        if name == NEXT {
-            // Behind the last item a loop has ended, too.
-            drop(ops::next(object).map_err(|raised| raised.take(object.py()))?);
-            continue;
-        }
         if name == HIT {
             let args = call.get_item(1)?.cast_into::<PyTuple>()?;
             let named = call.get_item(2).ok();

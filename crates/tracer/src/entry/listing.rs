@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use stator_cpython::code::Code;
 use stator_guards::{Source, SourceId};
 
+use crate::effects::Part;
 use crate::frames::anatomy::Anatomy;
 use crate::recipe::{Items, Recipe, RecipeId};
 use crate::trace::{Broken, Ending, FrameRecipe, Traced};
@@ -35,7 +36,11 @@ pub fn list(py: Python<'_>, traced: &Traced, number: u64) -> String {
         if let Some(value) = store.value {
             listing.recipe(value);
         }
-        let opcode = if store.value.is_some() { "STORE_SUBSCR" } else { "DELETE_SUBSCR" };
+        let opcode = match (store.value, store.part) {
+            (_, Part::Advanced(_)) => "FOR_ITER",
+            (Some(_), _) => "STORE_SUBSCR",
+            (None, _) => "DELETE_SUBSCR",
+        };
         listing.line(opcode, &traced.print_store(py, store));
     }
     for emission in &traced.emissions {

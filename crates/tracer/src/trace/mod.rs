@@ -168,6 +168,8 @@ impl Traced {
                 };
                 items.iter().map(method).collect::<Vec<_>>().join(", ")
             }
+            Part::Advanced(1) => return format!("{}.__next__()", object()),
+            Part::Advanced(times) => return format!("{}.__next__() {times} times", object()),
         };
         if store.value.is_some() { target } else { format!("del {target}") }
     }

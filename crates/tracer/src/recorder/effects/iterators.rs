@@ -14,9 +14,8 @@ use stator_guards::{GuardKind, Source, SourceId};
 
 use super::upcoming::MOST_ITEMS;
 use crate::breaks::Reason;
-use crate::effects::NEXT;
 use crate::recorder::Recorder;
-use crate::recorder::notes::effects::{CONTENTS, MethodCall, POSITION};
+use crate::recorder::notes::effects::{CONTENTS, POSITION};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
@@ -80,7 +79,7 @@ impl State {
         // One that another goes over is that one's.
         let is_within = self.reads.has(&slot);
         if self.written.has(&slot) {
-            if is_within || self.is_changed_below(iterator) {
+            if is_within || self.enclosed.is_on() || self.is_changed_below(iterator) {
                 return Err(refuse(iterator));
             }
         } else {
@@ -89,8 +88,7 @@ impl State {
             }
             self.take_over(source, iterator)?;
         }
-        let next = MethodCall { method: NEXT.into(), args: Vec::new() };
-        self.note_call(iterator, source, POSITION, next);
+        self.note_advance(iterator, source);
         Ok(())
     }
 

@@ -12,8 +12,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{Gives, GuardKind, Source, SourceId};
 
 use super::iterators::{MOST, gone_over, parts, position_of, refuse};
-use crate::effects::NEXT;
-use crate::recorder::notes::effects::{CONTENTS, KEYS, MethodCall, POSITION};
+use crate::recorder::notes::effects::{CONTENTS, KEYS, POSITION};
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::{Foreseen, Use};
 use crate::recorder::notes::state::{State, Stop};
@@ -64,8 +63,7 @@ impl State {
             }
         }
         self.foreseen.insert(address, foreseen);
-        let next = MethodCall { method: NEXT.into(), args: Vec::new() };
-        self.note_call(iterator, source, POSITION, next);
+        self.note_advance(iterator, source);
         Ok(item)
     }
 

@@ -15,7 +15,9 @@ use stator_guards::{GuardKind, SourceId};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::effects::{CELL, CONTENTS, CONTEXT, Effect, KEYS, MethodCall, Part};
+use crate::recorder::notes::effects::{
+    CELL, CONTENTS, CONTEXT, Effect, KEYS, MethodCall, POSITION, Part,
+};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::Use;
@@ -191,6 +193,13 @@ impl State {
             calls.push(call);
             stator_cpython::ops::count();
         }
+    }
+
+    /// Takes note of an iterator that is about to be advanced. From here on the instruction can't be broken before.
+    pub(super) fn note_advance(&mut self, iterator: Borrowed<'_, '_>, source: SourceId) {
+        self.wrote(iterator, source, POSITION, || Part::Advanced(0));
+        self.written.advance(&(iterator.as_ptr() as usize, POSITION));
+        stator_cpython::ops::count();
     }
 
     /// The method that was noted last has raised.

@@ -444,6 +444,9 @@ impl<'s> Finish<'s> {
                     Part::Added { dropped: u32::try_from(*dropped).unwrap_or(u32::MAX) }
                 }
                 effects::Part::Calls(_) => Part::Calls,
+                effects::Part::Advanced(times) => {
+                    Part::Advanced(u32::try_from(*times).unwrap_or(u32::MAX))
+                }
             };
             stores.push(Store { object, part, value, place: effect.place });
         }

@@ -70,9 +70,11 @@ pub enum Part {
         /// How many were taken out in front.
         dropped: usize,
     },
-    /// A set, a deque or an iterator: the methods that changed it, which a replay calls again, because the order of a
+    /// A set or a deque: the methods that changed it, which a replay calls again, because the order of a
     /// set depends on its history. Or a cached function: the calls that found a result.
     Calls(Vec<MethodCall>),
+    /// How often an iterator was advanced.
+    Advanced(usize),
 }
 
 /// A call of a method of a C container.
@@ -117,6 +119,7 @@ impl Effect {
             Part::Calls(calls) => {
                 Part::Calls(calls.iter().map(|call| call.clone_ref(py)).collect())
             }
+            Part::Advanced(times) => Part::Advanced(*times),
         };
         let object = self.object.clone_ref(py);
         Self { object, source: self.source, part, slot: self.slot, place: self.place }
@@ -148,6 +151,7 @@ impl Effect {
                 return Last::Elements(heap::list_items(object).split_off(*kept));
             }
             Part::Calls(calls) => return Last::Calls(calls),
+            Part::Advanced(_) => None,
         };
         found.map_or(Last::Nothing, Last::Value)
     }

@@ -127,11 +127,20 @@ impl Written {
         }
     }
 
-    /// The methods that were called on a set or deque, if any were noted.
+    /// The methods that were called on a set or deque, or the hits of a cached function, if any were noted.
     pub fn calls(&mut self, slot: &Slot) -> Option<&mut Vec<MethodCall>> {
         match &mut self.effects[*self.parts.get(slot)?].part {
             Part::Calls(calls) => Some(calls),
             _ => None,
+        }
+    }
+
+    /// An iterator whose position is among the parts is advanced once more.
+    pub fn advance(&mut self, slot: &Slot) {
+        if let Some(at) = self.parts.get(slot)
+            && let Part::Advanced(times) = &mut self.effects[*at].part
+        {
+            *times += 1;
         }
     }
 

@@ -1,0 +1,230 @@
+"""What iterators give next: read where they stand, as `next` would give it, and nothing is advanced."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from .support import Guards
+
+
+class Reversible:
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, place: int) -> int:
+        raise AssertionError("code has run")
+
+
+def grown() -> Any:
+    items = [1, 2]
+    pieces = iter(items)
+    next(pieces)
+    items.append(3)
+    return pieces
+
+
+def shrunk(make: Any) -> Any:
+    items = [1, 2, 3, 4]
+    pieces = make(items)
+    next(pieces)
+    del items[1:]
+    return pieces
+
+
+def with_holes() -> Any:
+    held = {i: str(i) for i in range(8)}
+    for key in (0, 3, 4):
+        del held[key]
+    return held
+
+
+class WithAttributes:
+    """Its dictionary shares its keys with others'."""
+
+    def __init__(self) -> None:
+        self.a, self.b, self.c = 1, 2, 3
+
+
+def attributes() -> Any:
+    WithAttributes()
+    return WithAttributes().__dict__
+
+
+# Each can be gone over to its end, and has the parts that `zip` has.
+LEAVES: dict[str, Any] = {
+    "list": lambda: iter([1, "a", None]),
+    "grown": grown,
+    "shrunk": lambda: shrunk(iter),
+    "shrunk_reversed": lambda: shrunk(reversed),
+    "tuple": lambda: iter((1, "a", None)),
+    "reversed_list": lambda: reversed([1, "a", None]),
+    "reversed_tuple": lambda: reversed((1, "a", None)),
+    "range": lambda: iter(range(3, 12, 2)),
+    "downwards": lambda: iter(range(3, -9, -4)),
+    "keys": lambda: iter({1: "a", "b": 2}),
+    "holes": lambda: iter(with_holes()),
+    "values_with_holes": lambda: iter(with_holes().values()),
+    "attributes": lambda: iter(attributes()),
+    "values_of_attributes": lambda: iter(attributes().values()),
+    "repeat": lambda: itertools.repeat("x", 3),
+    "empty": lambda: iter([]),
+    "empty_dict": lambda: iter({}.values()),
+}
+
+
+def found(iterator: Any, count: int, build: Any) -> list[Any] | None:
+    """What a checker reads at sources made by `build`; `None`: it can't be read."""
+    guards = Guards()
+    root = guards.arg()
+    guards.build(*[source for place in range(count) for source in build(guards, root, place)])
+    return guards.objects(iterator) if guards.passes(iterator) else None
+
+
+def gives(iterator: Any, items: int, ends: bool, parts: int = 0) -> bool:
+    guards = Guards()
+    guards.guard(guards.arg(), "gives", (items, ends, parts))
+    return guards.build().passes(iterator)
+
+
+def one(guards: Any, root: Any, place: int) -> list[Any]:
+    return [guards.upcoming(root, index=place)]
+
+
+@pytest.mark.parametrize("passed", range(4))
+@pytest.mark.parametrize("name", list(LEAVES))
+def test_items(name: str, passed: int) -> None:
+    def make() -> Any:
+        iterator = LEAVES[name]()
+        for _ in range(passed):
+            next(iterator, None)
+        return iterator
+
+    expected = list(make())
+    iterator = make()
+    for count in range(len(expected) + 2):
+        assert gives(iterator, count, False) is (count <= len(expected))
+        assert gives(iterator, count, True) is (count == len(expected))
+        assert not gives(iterator, count, False, 2)
+        if count:
+            known = expected[:count] if count <= len(expected) else None
+            assert found(iterator, count, one) == known
+    assert list(iterator) == expected
+
+
+@pytest.mark.parametrize("passed", range(3))
+def test_entries(passed: int) -> None:
+    for held in ({"a": 1, "b": 2, 3: 4}, with_holes(), attributes()):
+        iterator = iter(held.items())
+        for _ in range(passed):
+            next(iterator, None)
+        expected = list(held.items())[passed:]
+
+        def both(guards: Any, root: Any, place: int) -> list[Any]:
+            return [guards.upcoming_key(root, index=place), guards.upcoming(root, index=place)]
+
+        flat = [part for entry in expected for part in entry]
+        assert found(iterator, len(expected), both) == flat
+        assert found(iterator, len(expected) + 1, both) is None
+        assert gives(iterator, len(expected), True)
+        assert list(iterator) == expected
+    assert found(iter({1: 2}), 1, lambda g, r, p: [g.upcoming_key(r, index=p)]) is None
+
+
+def test_combined() -> None:
+    def of(guards: Any, root: Any, place: int) -> list[Any]:
+        inner = guards.iterated(root)
+        return [guards.upcoming(root, index=place), guards.upcoming(inner, index=place)]
+
+    iterator = enumerate(iter(["a", "b", "c"]), 5)
+    next(iterator)
+    assert found(iterator, 2, of) == [6, "b", 7, "c"]
+    assert found(iterator, 3, of) is None
+    assert gives(iterator, 2, True) and list(iterator) == [(6, "b"), (7, "c")]
+    most = 2**63 - 3
+    # Beyond that it counts with an object.
+    assert gives(enumerate([1, 2, 3], most), 2, False)
+    assert not gives(enumerate([1, 2, 3], most), 3, False)
+    assert not gives(enumerate([1], 2**70), 1, False)
+
+    def pair(guards: Any, root: Any, place: int) -> list[Any]:
+        return [guards.upcoming(guards.iterated(root, index=part), index=place) for part in (0, 1)]
+
+    iterator = zip([1, 2, 3], {"a": 4, "b": 5})
+    assert found(iterator, 2, pair) == [1, "a", 2, "b"]
+    assert found(iterator, 1, one) is None
+    assert gives(iterator, 2, True, 2) and not gives(iterator, 2, True, 3)
+    assert gives(zip(), 0, True)
+    assert list(iterator) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_how_a_zip_ends(strict: bool) -> None:
+    """It's as plain Python has it, for all lengths of three lists; where that raises nothing is said."""
+    for lengths in itertools.product(range(3), repeat=3):
+        iterator = zip(*[range(length) for length in lengths], strict=strict)
+        items = min(lengths)
+        raises = strict and len(set(lengths)) > 1
+        assert gives(iterator, items, True, 3) is not raises
+        assert gives(iterator, items, False, 3)
+        assert not gives(iterator, items + 1, False, 3)
+        if raises:
+            with pytest.raises(ValueError, match="argument"):
+                list(iterator)
+        else:
+            assert len(list(iterator)) == items
+
+
+def test_nothing_is_said_of_others() -> None:
+    held = {1: 1, 2: 2, 3: 3}
+    resized = iter(held)
+    held[4] = 4
+    swapped = {1: 1, 2: 2}
+    other_keys = iter(swapped.values())
+    next(other_keys), swapped.pop(1), swapped.update({5: 5})
+    assert gives(other_keys, 1, False) and not gives(other_keys, 1, True)
+    others = [
+        resized,
+        iter("ab"),
+        iter({1}),
+        (i for i in range(3)),
+        map(str, [1]),
+        reversed(Reversible()),  # type: ignore[call-overload]
+        enumerate(iter("ab")),
+        zip([1], map(str, [1])),
+        7,
+        [1],
+    ]
+    for other in others:
+        assert not gives(other, 1, False)
+        assert not gives(other, 0, True)
+        assert found(other, 1, one) is None
+
+
+def test_items_are_guarded() -> None:
+    """They are arguments of their own: other ones are asked at each call, also where a snapshot was taken."""
+    guards = Guards()
+    root = guards.arg()
+    item = guards.upcoming(root, index=1)
+    guards.guard(root, "gives", (2, False, 0))
+    guards.guard(guards.attr(item, "v"), "equals", 3)
+    guards.guard(guards.iterated(root), "type", list)
+    guards.build(item)
+
+    class Item:
+        def __init__(self, v: int) -> None:
+            self.v = v
+
+    three, four = Item(3), Item(4)
+    for _ in range(3):
+        assert guards.objects(iter([four, three])) == [three]
+        assert guards.passes(iter([three, three, four]))
+        assert not guards.passes(iter([three, four]))
+        assert not guards.passes(iter([three]))
+        assert not guards.passes(iter((four, three)))
+        assert not guards.passes(reversed([three]))
+    four.v, three.v = 3, 4
+    assert guards.passes(iter([three, four])) and not guards.passes(iter([four, three]))
+    assert guards.set.report()[4] is None
