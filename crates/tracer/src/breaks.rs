@@ -84,8 +84,8 @@ breaks! {
         "return tensors, containers, dataclasses or values from the compiled function"
     /// An iterator from outside was advanced.
     OutsideIterator "SB009" "an iterator that existed before the call is advanced"
-        "its position cannot be guarded or restored"
-        "pass a list or tuple instead of an iterator"
+        "what it gives next cannot be read without running it, or the trace has changed what it goes over"
+        "go over a list, tuple, dict or range, and change it behind the loop"
     /// Identity became a value.
     Identity "SB010" "the identity of an object becomes a value"
         "addresses differ from run to run"

@@ -140,16 +140,23 @@ impl Checker {
         let Ok(plan) = self.plan(py, facts) else { return Err(Failure::void()) };
         let mut snapshots = self.snapshots();
         plan.check_global_state(py, snapshots.as_deref_mut())?;
-        let items = plan.items(args)?;
-        let args = &plan.with_items(args, &items)[..];
-        if let Some(objects) = Self::check_with(py, plan, args, snapshots.as_deref_mut())? {
-            return Ok(Resolved(objects));
+        loop {
+            let before = heap::interruptions();
+            let items = plan.items(args)?;
+            let args = &plan.with_items(args, &items)[..];
+            if let Some(objects) = Self::check_with(py, plan, args, snapshots.as_deref_mut())? {
+                return Ok(Resolved(objects));
+            }
+            let values = walk::walk(py, plan, &self.liveness, args)?;
+            if heap::interruptions() != before && !plan.spread.is_empty() {
+                // A finalizer may have put other items there.
+                continue;
+            }
+            if let Some(snapshots) = &mut snapshots {
+                snapshots.take(py, plan, &self.liveness, args, &values);
+            }
+            return walk::wanted(plan, values).map(Resolved);
         }
-        let values = walk::walk(py, plan, &self.liveness, args)?;
-        if let Some(snapshots) = &mut snapshots {
-            snapshots.take(py, plan, &self.liveness, args, &values);
-        }
-        walk::wanted(plan, values).map(Resolved)
     }
 
     /// Whether a snapshot says that the guards hold. `None` says nothing: [`Checker::check`]
