@@ -191,7 +191,7 @@ def test_nothing_is_said_of_others() -> None:
         iter({1}),
         (i for i in range(3)),
         map(str, [1]),
-        reversed(Reversible()),  # type: ignore[call-overload]
+        reversed(Reversible()),
         enumerate(iter("ab")),
         zip([1], map(str, [1])),
         7,

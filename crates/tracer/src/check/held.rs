@@ -7,7 +7,7 @@ use stator_cpython::heap::{Any, constant, container};
 use stator_guards::{Guard, GuardKind, ObjectId, Objects, Source, Sources};
 
 use super::explain::describe;
-use super::plan::{Key, key};
+use super::plan::Key;
 
 /// The mentioned objects, by their ids.
 #[derive(Debug)]
@@ -267,5 +267,14 @@ impl Objects for Printer<'_, '_> {
             Some(Known::Set(set)) => set.text.to_string(),
             None => format!("{object:?}"),
         }
+    }
+}
+
+/// An object as a key.
+fn key(object: Any<'_, '_>) -> Key {
+    if constant::is_constant(object) {
+        Key::Constant(object.to_owned().unbind())
+    } else {
+        Key::Known(object.as_ptr() as usize)
     }
 }

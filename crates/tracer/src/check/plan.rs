@@ -790,12 +790,3 @@ impl<'py> Compiler<'_, 'py> {
         })
     }
 }
-
-/// An object as a key.
-pub(super) fn key(object: Any<'_, '_>) -> Key {
-    if constant::is_constant(object) {
-        Key::Constant(object.to_owned().unbind())
-    } else {
-        Key::Known(object.as_ptr() as usize)
-    }
-}
