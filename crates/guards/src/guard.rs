@@ -23,7 +23,7 @@ pub struct Gives {
     pub items: usize,
     /// Whether it ends behind them.
     pub ends: bool,
-    /// Over how many others it goes, if it's one of `zip`.
+    /// How many things it goes over: a container, unless it has ended, or other iterators.
     pub parts: usize,
 }
 

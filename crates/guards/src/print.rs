@@ -265,8 +265,7 @@ impl Sources {
             }
             GuardKind::Gives(Gives { items, ends, parts }) => {
                 let ends = if *ends { " and ends" } else { "" };
-                let parts = if *parts > 0 { format!(" of {parts}") } else { String::new() };
-                format!("___check_gives({source}, {items}{parts}{ends})")
+                format!("___check_gives({source}, {items} of {parts}{ends})")
             }
             GuardKind::NoTensorHooks => {
                 format!("not {source}._backward_hooks and not {source}._post_accumulate_grad_hooks")

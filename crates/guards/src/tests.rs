@@ -342,8 +342,8 @@ fn iterators_print_what_they_go_over() {
     let key = sources.intern(Source::UpcomingKey { parent: inner, index: 2 });
     assert_eq!(sources.print(item), "L['a'].___over[1].___upcoming[2]");
     assert_eq!(sources.print(key), "L['a'].___over[1].___upcoming_keys[2]");
-    let gives = guard(inner, GuardKind::Gives(Gives { items: 2, ends: false, parts: 0 }));
-    assert_eq!(sources.print_guard(&gives, &OBJECTS), "___check_gives(L['a'].___over[1], 2)");
+    let gives = guard(inner, GuardKind::Gives(Gives { items: 2, ends: false, parts: 1 }));
+    assert_eq!(sources.print_guard(&gives, &OBJECTS), "___check_gives(L['a'].___over[1], 2 of 1)");
     let gives = guard(a, GuardKind::Gives(Gives { items: 1, ends: true, parts: 3 }));
     assert_eq!(sources.print_guard(&gives, &OBJECTS), "___check_gives(L['a'], 1 of 3 and ends)");
 }

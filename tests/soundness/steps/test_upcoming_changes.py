@@ -162,6 +162,47 @@ def test_the_list_may_be_written(program: Callable[..., Any]) -> None:
     alternate(program, backwards, one)
 
 
+def test_one_that_has_ended_and_one_at_its_end() -> None:
+    """Only the second goes on where its list grows."""
+
+    def fn(x: Tensor, items: Iterator[Any], queue: list[Any]) -> Any:
+        note()
+        queue.append(x * 3)
+        for place, item in items:
+            x = x + item * (place + 1)
+        return x
+
+    def ended() -> Any:
+        queue: list[Any] = []
+        items = iter(queue)
+        assert next(items, None) is None
+        return torch.ones(3), items, queue
+
+    def at_its_end() -> Any:
+        queue: list[Any] = []
+        return torch.ones(3), iter(queue), queue
+
+    def numbered(make: Callable[[], Any]) -> Callable[[], Any]:
+        def made() -> Any:
+            x, items, queue = make()
+            return x, enumerate(items), queue
+
+        return made
+
+    def paired(make: Callable[[], Any]) -> Callable[[], Any]:
+        def made() -> Any:
+            x, items, queue = make()
+            return x, zip(range(3), items), queue
+
+        return made
+
+    for program in (fn, appends_first):
+        for first, second in ((ended, at_its_end), (at_its_end, ended)):
+            alternate(program, first, second)
+            alternate(program, numbered(first), numbered(second))
+            alternate(program, paired(first), paired(second))
+
+
 def adds_a_key(x: Tensor, items: Iterator[Any], held: dict[str, Any]) -> Any:
     for item in items:
         note()

@@ -333,13 +333,10 @@ pub fn gives(iterator: Any<'_, '_>, items: usize, ends: bool) -> bool {
         && (!ends || ahead(iterator, items) == Ahead::End)
 }
 
-/// Over how many iterators a `zip` goes; 0: it's none.
+/// How many things an iterator goes over: a container, unless it has ended, or other iterators.
 #[must_use]
-pub fn zipped(iterator: Any<'_, '_>) -> usize {
-    match Layout::of(iterator) {
-        Some(Layout::Zip) => (0..).map_while(|number| over(iterator, number)).count(),
-        _ => 0,
-    }
+pub fn parts(iterator: Any<'_, '_>) -> usize {
+    (0..).map_while(|number| over(iterator, number)).count()
 }
 
 /// The item that an iterator gives behind `passed` others: an element, a number of a range, a dictionary's value or, if it goes

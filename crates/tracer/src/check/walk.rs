@@ -209,7 +209,7 @@ fn aliasing_holds(test: &TestKind, step: usize, values: &Values<'_>) -> bool {
 
 /// Whether an iterator can be advanced so.
 pub(super) fn does_give(iterator: Any<'_, '_>, gives: &Gives) -> bool {
-    iterator::gives(iterator, gives.items, gives.ends) && iterator::zipped(iterator) == gives.parts
+    iterator::gives(iterator, gives.items, gives.ends) && iterator::parts(iterator) == gives.parts
 }
 
 pub(super) fn found(lookup: dict::Lookup<'_>) -> Option<Bound<'_, PyAny>> {

@@ -54,7 +54,7 @@ impl State {
         foreseen.ended = item.is_none();
         foreseen.items += usize::from(item.is_some());
         let (items, ends) = (foreseen.items, foreseen.ended);
-        let kind = GuardKind::Gives(Gives { items, ends, parts: iterator::zipped(iterator) });
+        let kind = GuardKind::Gives(Gives { items, ends, parts: iterator::parts(iterator) });
         match known {
             Some(known) => self.guards[known.guard].kind = kind,
             None => {
@@ -115,11 +115,8 @@ impl State {
             let address = part.as_ptr() as usize;
             if iterator::is_known(part) {
                 self.reads.first(position_of(part));
-                let parts = iterator::zipped(part);
-                if parts > 0 {
-                    let gives = Gives { items: 0, ends: false, parts };
-                    self.guard(child, GuardKind::Gives(gives));
-                }
+                let gives = Gives { items: 0, ends: false, parts: iterator::parts(part) };
+                self.guard(child, GuardKind::Gives(gives));
                 self.read_below(child, part)?;
             } else {
                 let is_dict = self.kind_alone(part) == Kind::Dict;
@@ -153,7 +150,7 @@ impl State {
             items.push(self.adopt_upcoming(of, key)?);
             items.push(own(self)?);
         } else if iterator::combines(iterator) {
-            if iterator::zipped(iterator) == 0 {
+            if iterator::counts(iterator) {
                 items.push(own(self)?);
             }
             for (index, part) in parts(iterator).into_iter().enumerate() {
