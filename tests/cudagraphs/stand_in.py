@@ -7,6 +7,7 @@ lay when it was captured, whatever tensor is there by now, and puts what it give
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -88,6 +89,7 @@ class StandIn:
         self.lasting = True
         self.error: BaseException | None = None
         self.used: list[object] = []
+        self.graphs: dict[int, weakref.WeakSet[Graph]] = {}
 
     def is_capturing(self) -> bool:
         return self.capturing
@@ -112,6 +114,9 @@ class StandIn:
         self, run: Run, inputs: Sequence[Tensor], pool: Any, index: int
     ) -> tuple[Graph, Sequence[Tensor]]:
         self.used.append(pool)
+        graphs = self.graphs.setdefault(id(pool), weakref.WeakSet())
+        if pool in self.used[:-1] and not graphs:
+            raise RuntimeError("PyTorch takes no pool again whose graphs are all gone")
         memories = [flat(tensor) for tensor in inputs]
         saved = [memory.clone() for memory in memories]
         state = torch.get_rng_state()
@@ -124,6 +129,7 @@ class StandIn:
                 memory.copy_(before)
             torch.set_rng_state(state)
         graph = Graph(self, run, inputs, outputs)
+        graphs.add(graph)
         for tensor in outputs:
             if all(tensor.untyped_storage()._cdata != it.untyped_storage()._cdata for it in inputs):
                 flat(tensor).fill_(0xFF)

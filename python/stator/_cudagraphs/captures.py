@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stator._cudagraphs.device import Device, Run, current
+from stator._cudagraphs.device import Device, Launched, Run, current
 from stator._cudagraphs.places import Places, address, set_versions, version
 from stator._cudagraphs.results import Results, UnfitError
 from stator._cudagraphs.training import Trained
@@ -42,13 +43,21 @@ class Pools:
         """Held from a launch until the results are copied: other graphs of a pool use the memory
         that these are in. So buffers, too, are those of one call at a time."""
         self._pools: dict[tuple[int, int], Any] = {}
+        self._graphs: dict[tuple[int, int], weakref.WeakSet[Launched]] = {}
+        """Those in each pool."""
 
     def of(self, device: Device, index: int, stream: int) -> Any:
-        """The pool for what runs on a stream."""
+        """The pool for what runs on a stream: a new one where all graphs of the last are gone, as
+        PyTorch doesn't take that again."""
         key = index, stream
-        if key not in self._pools:
+        if not self._graphs.get(key):
             self._pools[key] = device.new_pool()
+            self._graphs[key] = weakref.WeakSet()
         return self._pools[key]
+
+    def keep(self, index: int, stream: int, graph: Launched) -> None:
+        """A graph was captured in the pool for what runs on a stream."""
+        self._graphs[index, stream].add(graph)
 
 
 class Graphed:
@@ -168,6 +177,7 @@ class Graphed:
             else:
                 pool = self._pools.of(self._device, self._index, stream)
                 made = _Capture(self._run, inputs, copied, self._device, pool, stream)
+                self._pools.keep(self._index, stream, made.graph)
         except UnfitError as unfit:
             return self._decline(str(unfit))
         except Exception as error:
@@ -211,7 +221,7 @@ class _Capture:
         given = self.places.given
         before = list(map(version, given))
         try:
-            self._graph, outputs = device.capture(run, given, pool, inputs[0].device.index or 0)
+            self.graph, outputs = device.capture(run, given, pool, inputs[0].device.index or 0)
             counted = zip(given, before, strict=True)
             self._writes = [version(tensor) - then for tensor, then in counted]
         finally:
@@ -228,7 +238,7 @@ class _Capture:
         except RuntimeError:
             return Declined(_MEMORY)
         self.places.fill(inputs)
-        self._graph.replay()
+        self.graph.replay()
         if self._written:
             written = [inputs[at] for at in self._written]
             counts = zip(written, self._written, strict=True)

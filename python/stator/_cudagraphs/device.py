@@ -133,7 +133,11 @@ def _captured(
     with torch.cuda.stream(side), _without_cast_cache():
         with torch.inference_mode(False):
             # The random generator makes tensors that other graphs use, too.
-            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            except BaseException:
+                _clean(graph, pool, side)
+                raise
         try:
             outputs = run(*inputs)
         except BaseException:
@@ -156,8 +160,9 @@ def _end(graph: torch.cuda.CUDAGraph, pool: Any, side: torch.cuda.Stream) -> Non
 
 
 def _clean(graph: torch.cuda.CUDAGraph, pool: Any, side: torch.cuda.Stream) -> None:
-    """CUDA has ended a capture as invalid, and PyTorch has left its own state as if it went on: the
-    allocator's, and the random generator's, which the end of another capture puts right."""
+    """CUDA has ended a capture as invalid, or none has begun, and PyTorch has left its own state as
+    if it went on: the allocator's, and the random generator's, which the end of another capture
+    puts right."""
     try:
         torch._C._cuda_endAllocateToPool(side.device_index, pool)
         torch._C._cuda_releasePool(side.device_index, pool)
