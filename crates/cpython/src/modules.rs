@@ -7,7 +7,7 @@
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 
 /// A module, imported if it isn't yet.
 ///
@@ -28,4 +28,12 @@ pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>
         None => Err(PyErr::take(py)
             .unwrap_or_else(|| PyImportError::new_err(format!("no module named {name}")))),
     }
+}
+
+/// The modules that are loaded, by name: what `sys.modules` was at first. `None`: it's no dictionary.
+#[must_use]
+pub fn loaded(py: Python<'_>) -> Option<Bound<'_, PyDict>> {
+    // SAFETY: a borrowed reference of the interpreter's, which lives as long as it.
+    let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) };
+    modules?.cast_into().ok()
 }

@@ -141,9 +141,18 @@ pub struct Room {
 }
 
 impl Room {
-    /// None in any pool.
-    pub const NONE: Self =
-        Self { nodes: 0, placeholders: 0, args: 0, keywords: 0, dims: 0, stacks: 0 };
+    /// What a graph with so many nodes needs.
+    #[must_use]
+    pub const fn of_nodes(nodes: usize) -> Self {
+        Self {
+            nodes,
+            placeholders: nodes / 4,
+            args: nodes * 3,
+            keywords: nodes / 4,
+            dims: nodes * 4,
+            stacks: nodes / 2,
+        }
+    }
 
     /// Another size for each.
     #[must_use]

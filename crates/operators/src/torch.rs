@@ -70,8 +70,15 @@ fn traits(name: &str) -> Traits {
 pub fn bare(printed: &str) -> &str {
     match printed.strip_prefix("torch.ops.") {
         Some(operator) => operator.split('.').nth(1).unwrap_or(operator),
-        None => printed.rsplit('.').next().unwrap_or(printed),
+        None => last_part(printed),
     }
+}
+
+/// What stands behind a printed name's last dot. Names are short, so a loop over bytes finds it before a search has begun.
+#[must_use]
+pub fn last_part(printed: &str) -> &str {
+    let behind = printed.bytes().rposition(|byte| byte == b'.').map_or(0, |dot| dot + 1);
+    &printed[behind..]
 }
 
 /// Whether an operation, as it prints, writes to arguments without counting the write in their versions.

@@ -9,6 +9,7 @@ use stator_cpython::heap::torch;
 use stator_cpython::hook::{self, Active, Begun, Evaluated, Evaluator, Suspended, Top};
 use stator_cpython::layout;
 use stator_evaluator::{Plain, Sites, Step, evaluate};
+use stator_tracer::compiled::rehearsal_outcome;
 
 static FRAMES: AtomicU64 = AtomicU64::new(0);
 static INSTRUCTIONS: AtomicU64 = AtomicU64::new(0);
@@ -175,6 +176,12 @@ fn torch_unfound(py: Python<'_>) -> Vec<&'static str> {
     torch::unfound(py).into_iter().map(torch::Unfound::word).collect()
 }
 
+/// What came of the recording that goes before all others.
+#[pyfunction]
+fn rehearsal() -> &'static str {
+    rehearsal_outcome()
+}
+
 /// Adds the submodule.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let testing = PyModule::new(module.py(), "testing")?;
@@ -193,5 +200,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     testing.add_function(wrap_pyfunction!(hide_torch, &testing)?)?;
     testing.add_function(wrap_pyfunction!(torch_unfound, &testing)?)?;
     testing.add_function(wrap_pyfunction!(search_tensors, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(rehearsal, &testing)?)?;
     module.add_submodule(&testing)
 }

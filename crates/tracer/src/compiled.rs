@@ -45,6 +45,7 @@ mod backends;
 mod failing;
 mod lookup;
 mod refusing;
+mod rehearsal;
 mod reports;
 mod resting;
 mod sessions;
@@ -61,6 +62,7 @@ use reports::{
 
 use resting::Rest;
 
+pub use rehearsal::outcome as rehearsal_outcome;
 pub(crate) use reports::graph_break_error;
 pub use stats::Stats;
 
@@ -211,6 +213,7 @@ impl Compiled {
             Err(Escape::Fault(fault)) => Self::fail(&this, &fault)?,
         }
         unknown_torch::tell(&this)?;
+        rehearsal::rehearse(py)?;
         Ok(this)
     }
 

@@ -84,6 +84,12 @@ const VERBOSE_SHIFT: u8 = 16;
 
 static MASK: AtomicU32 = AtomicU32::new(0);
 
+/// Whether any log is on.
+#[must_use]
+pub fn is_any_on() -> bool {
+    MASK.load(Ordering::Relaxed) != 0
+}
+
 /// Switches logs on and off: bit `i` is the log whose discriminant is `i`, bit `16 + i` its detail.
 pub fn set_mask(mask: u32) {
     shortcut::close_all();

@@ -80,30 +80,37 @@ fn constant_within(object: Any<'_, '_>, depth: usize) -> bool {
     let Some(kind) = kind(object) else {
         return false;
     };
-    let elements = match kind {
-        Kind::Singleton | Kind::Compared | Kind::Float | Kind::Complex => return true,
-        _ if depth == 0 => return false,
-        _ => elements(object, kind),
-    };
-    elements.iter().all(|element| constant_within(element.as_borrowed(), depth - 1))
+    let is_constant = |element: Bound<'_, PyAny>| constant_within(element.as_borrowed(), depth - 1);
+    match kind {
+        Kind::Singleton | Kind::Compared | Kind::Float | Kind::Complex => true,
+        _ if depth == 0 => false,
+        // The usual ones, without a list of what is in them.
+        Kind::Tuple => tuple_items(object).all(is_constant),
+        Kind::Slice => fields(object, layout::SLICE).into_iter().all(is_constant),
+        _ => elements(object, kind).into_iter().all(is_constant),
+    }
+}
+
+fn tuple_items<'py>(tuple: Any<'_, 'py>) -> impl Iterator<Item = Bound<'py, PyAny>> {
+    let length = container::tuple_length(tuple).unwrap_or(0);
+    (0..length).filter_map(move |index| container::tuple_item(tuple, index))
+}
+
+/// What a slice or a range was made of. The caller has asked for the exact type.
+fn fields<'py>(object: Any<'_, 'py>, offsets: [usize; 3]) -> [Bound<'py, PyAny>; 3] {
+    // SAFETY: a slice or range by its exact type: three object pointers, never null.
+    offsets.map(|offset| unsafe {
+        Bound::from_borrowed_ptr(object.py(), words::pointer(object.as_ptr(), offset))
+    })
 }
 
 /// The elements of a compound constant, in order.
 fn elements<'py>(object: Any<'_, 'py>, kind: Kind) -> Vec<Bound<'py, PyAny>> {
-    let fields = |offsets: [usize; 3]| {
-        // SAFETY: a slice or range by its exact type: three object pointers, never null.
-        offsets.map(|offset| unsafe {
-            Bound::from_borrowed_ptr(object.py(), words::pointer(object.as_ptr(), offset))
-        })
-    };
     match kind {
-        Kind::Tuple => {
-            let length = container::tuple_length(object).unwrap_or(0);
-            (0..length).filter_map(|index| container::tuple_item(object, index)).collect()
-        }
+        Kind::Tuple => tuple_items(object).collect(),
         Kind::FrozenSet => container::set_items(object).unwrap_or_default(),
-        Kind::Slice => fields(layout::SLICE).into(),
-        Kind::Range => fields(layout::RANGE).into(),
+        Kind::Slice => fields(object, layout::SLICE).into(),
+        Kind::Range => fields(object, layout::RANGE).into(),
         Kind::Singleton | Kind::Compared | Kind::Float | Kind::Complex => Vec::new(),
     }
 }

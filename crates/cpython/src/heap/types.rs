@@ -135,12 +135,23 @@ pub fn has_finalizer(ty: Type<'_, '_>) -> bool {
 #[must_use]
 pub fn static_name(object: Any<'_, '_>) -> Option<&'static str> {
     let ty = object.cast::<PyType>().ok()?;
+    full_static_name(ty)?.to_str().ok()?.rsplit('.').next()
+}
+
+/// Whether a class that wasn't made at run time is of a module, as its `__module__` says; `None` of any other class.
+#[must_use]
+pub fn is_static_of(ty: Type<'_, '_>, module: &str) -> Option<bool> {
+    let name = full_static_name(ty)?.to_bytes();
+    let behind = name.strip_prefix(module.as_bytes()).and_then(|rest| rest.strip_prefix(b"."));
+    Some(behind.is_some_and(|name| !name.contains(&b'.')))
+}
+
+fn full_static_name(ty: Type<'_, '_>) -> Option<&'static CStr> {
     if is_heap(ty) {
         return None;
     }
     // SAFETY: such a type and its name, a C string, live as long as the process.
-    let name = unsafe { CStr::from_ptr((*ty.as_type_ptr()).tp_name) }.to_str().ok()?;
-    name.rsplit('.').next()
+    Some(unsafe { CStr::from_ptr((*ty.as_type_ptr()).tp_name) })
 }
 
 /// Whether the type's attributes can't be set.

@@ -83,6 +83,24 @@ impl Watch {
     }
 }
 
+/// Drops the weak references to objects whose death nobody waits for any more.
+pub fn forget_unwatched(_py: Python<'_>) {
+    let dropped: Vec<Watch> = {
+        let mut watched = watched();
+        let is_unwatched = |watch: &Watch| watch.flags.iter().all(|flag| flag.strong_count() == 0);
+        let all = watched.objects.iter();
+        let found = all.filter(|(_, watch)| is_unwatched(watch)).map(|(address, _)| *address);
+        let found: Vec<usize> = found.collect();
+        let dropped = found.iter().filter_map(|address| watched.objects.remove(address)).collect();
+        for watch in &dropped as &Vec<Watch> {
+            watched.addresses.remove(&(watch.weak.as_ptr() as usize));
+        }
+        dropped
+    };
+    // The lock is free.
+    drop(dropped);
+}
+
 /// Whether anybody refers to an object weakly, the watch over objects known by identity aside.
 pub(super) fn is_referenced(object: Any<'_, '_>) -> bool {
     // SAFETY: where a type has an offset, its instances have a list of weak references there: since

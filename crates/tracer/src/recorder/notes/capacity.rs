@@ -1,9 +1,9 @@
 //! How much room the tables of a trace take from the start.
 //!
-//! A small function needs little, and a model's tables would grow again and again: each time they move all
-//! that they hold. So a thread remembers how large the tables of its last traces were, by the code they
-//! began with: the next trace of that code (sizes have changed, or it's another module of the class) is
-//! about as large. Nothing but time is lost where it isn't.
+//! A model's tables would grow again and again: each time they move all that they hold, into memory that is in no cache.
+//! So they begin as large as those of a usual model, and a thread remembers how large the tables of its last traces
+//! were, by the code they began with: the next trace of that code (sizes have changed, or it's another module of the
+//! class) is about as large. Nothing but time is lost where it isn't.
 
 use std::cell::Cell;
 
@@ -33,7 +33,7 @@ const MOST: usize = 1 << 16;
 thread_local! {
     /// By some bits of the code's address: the address, and the tables. A code that has died since leaves
     /// its room to the one that has taken its address.
-    static LAST: [Cell<(usize, Room)>; CODES] = const { [const { Cell::new((0, Room::SMALL)) }; CODES] };
+    static LAST: [Cell<(usize, Room)>; CODES] = const { [const { Cell::new((0, Room::USUAL)) }; CODES] };
 }
 
 fn place(code: usize) -> usize {
@@ -44,8 +44,12 @@ impl Room {
     /// For a state that takes no notes.
     pub const NONE: Self = Self::of_size(0);
 
-    /// What a small function needs.
+    /// What a trace behind a break needs.
     pub const SMALL: Self = Self::of_size(1 << 7);
+
+    /// What a model of some layers needs. A function that needs less touches no more of it; each table stays below the
+    /// size that the C library has the system map for it alone.
+    pub const USUAL: Self = Self::of_size(1 << 11);
 
     const fn of_size(size: usize) -> Self {
         Self {
@@ -57,15 +61,15 @@ impl Room {
             locations: size,
             read_slots: size / 2,
             lookups: size / 8,
-            inputs: 0,
-            graph: stator_graph::Room::NONE,
+            inputs: size / 8,
+            graph: stator_graph::Room::of_nodes(size / 4),
         }
     }
 
     /// What the last trace of this thread needed that began with this code.
     pub fn of_last(code: usize) -> Self {
         let (known, room) = LAST.with(|last| last[place(code)].get());
-        if known == code { room } else { Self::SMALL }
+        if known == code { room } else { Self::USUAL }
     }
 
     /// Remembers how large the tables of a trace became that began with this code.

@@ -122,7 +122,8 @@ impl State {
     /// Something is to be done with the object at an address.
     #[inline]
     pub fn look_enclosed(&mut self, address: usize) {
-        if self.enclosed.hides(address) {
+        // Nearly always there is nothing to ask about.
+        if self.enclosed.is_watching() && self.enclosed.hides(address) {
             self.refuse_stale();
         }
     }

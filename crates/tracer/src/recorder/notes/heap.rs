@@ -28,6 +28,12 @@ pub fn tuple_items<'py>(tuple: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     items
 }
 
+/// Where an object stands in a tuple.
+pub fn tuple_position(tuple: Borrowed<'_, '_>, object: Borrowed<'_, '_>) -> Option<usize> {
+    let length = container::tuple_length(tuple)?;
+    (0..length).find(|index| container::tuple_item(tuple, *index).is_some_and(|it| it.is(&*object)))
+}
+
 /// Whether an object is a `collections.deque`.
 pub fn is_deque(object: Borrowed<'_, '_>) -> bool {
     container::is_deque(object)
@@ -549,8 +555,7 @@ pub fn is_shared_constant(object: Borrowed<'_, '_>) -> bool {
 
 /// A module of `sys.modules`.
 pub fn loaded_module<'py>(py: Python<'py>, name: &str) -> Option<Object<'py>> {
-    let modules = modules::import(py, "sys").ok()?.getattr("modules").ok()?;
-    modules.cast::<PyDict>().ok()?.get_item(name).ok()?
+    modules::loaded(py)?.get_item(name).ok()?
 }
 
 /// What `int | None` is made of.
@@ -614,8 +619,10 @@ pub fn is_array(object: Borrowed<'_, '_>) -> bool {
 /// The letter for what an array or a scalar of NumPy's holds; `None` if the object is neither.
 pub fn array_kind(object: Borrowed<'_, '_>) -> Option<char> {
     let ty = object.get_type();
-    let is_numpy = is_builtin_type(ty.as_any().as_borrowed())
-        && ty.module().is_ok_and(|module| module.to_string_lossy() == "numpy");
+    let is_numpy = types::is_static_of(ty.as_borrowed(), "numpy").unwrap_or_else(|| {
+        is_builtin_type(ty.as_any().as_borrowed())
+            && ty.module().is_ok_and(|module| module.to_string_lossy() == "numpy")
+    });
     if !is_numpy {
         return None;
     }

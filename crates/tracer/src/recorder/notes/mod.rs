@@ -44,6 +44,7 @@ pub(super) mod reads;
 pub(super) mod recent_globals;
 pub(super) mod repeated;
 pub(super) mod roots;
+pub(super) mod sparse;
 pub(super) mod state;
 pub(super) mod symbols;
 pub(super) mod written;

@@ -39,6 +39,7 @@ use super::reads::{Foreseen, PartOf, Reads, Unread};
 use super::recent_globals::RecentGlobals;
 use super::repeated::Repeated;
 use super::roots::Roots;
+use super::sparse::Sparse;
 use super::symbols::Symbols;
 use super::written::Written;
 use crate::breaks::Reason;
@@ -141,11 +142,11 @@ pub struct State {
     /// What is known of how attributes of instances are read.
     pub members: Members,
     /// Containers from outside that were only added to so far.
-    pub unread: FxHashMap<usize, Unread>,
+    pub unread: Sparse<Unread>,
     /// Iterators from outside that it has advanced, by address, unless it has taken them over.
     pub foreseen: FxHashMap<usize, Foreseen>,
     /// Parts of such lists, by address.
-    pub parts: FxHashMap<usize, PartOf>,
+    pub parts: Sparse<PartOf>,
     /// Its writes of context variables.
     pub context: ContextWrites,
     /// The memo of the copy that is being made.
@@ -206,9 +207,9 @@ impl State {
             module_calls: ModuleCalls::default(),
             members: Members::default(),
             signatures: Signatures::default(),
-            unread: FxHashMap::default(),
+            unread: Sparse::default(),
             foreseen: FxHashMap::default(),
-            parts: FxHashMap::default(),
+            parts: Sparse::default(),
             context: ContextWrites::default(),
             memo: Memo::None,
             inference: Vec::new(),
@@ -231,10 +232,11 @@ impl State {
     /// is read from here on.
     #[inline]
     pub fn kind(&mut self, object: Borrowed<'_, '_>) -> Kind {
-        if !self.unread.is_empty() || !self.parts.is_empty() {
+        let address = object.as_ptr() as usize;
+        if self.unread.may_hold(address) || self.parts.may_hold(address) {
             self.read_unread(object);
         }
-        self.look_enclosed(object.as_ptr() as usize);
+        self.look_enclosed(address);
         self.kind_alone(object)
     }
 

@@ -38,8 +38,22 @@ const TYPED: [&str; 6] =
 
 /// Whether such a scalar says the type of what an operation gives.
 pub(super) fn is_typed(operation: &str) -> bool {
-    let name = operation.rsplit('.').next().unwrap_or(operation);
-    TYPED.contains(&name)
+    TYPED.contains(&stator_operators::torch::last_part(operation))
+}
+
+/// How deep containers are looked into before it's taken for granted that they hold arrays.
+const DEPTH: usize = 16;
+
+/// Whether an object is an array or a scalar of NumPy's, or may hold one. Nothing is read by asking.
+fn may_hold_arrays(object: Borrowed<'_, '_>, depth: usize) -> bool {
+    let holds_parts = heap::is_plain_tuple(object)
+        || heap::is_exact_list(object)
+        || object.is_exact_instance_of::<PySlice>();
+    if !holds_parts {
+        return array_kind(object).is_some();
+    }
+    let parts = heap::plain_parts(object);
+    depth == 0 || parts.iter().any(|part| may_hold_arrays(part.as_borrowed(), depth - 1))
 }
 
 impl Recorder {
@@ -154,6 +168,9 @@ impl Recorder {
         frame: &Frame<'py>,
         index: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
+        if !may_hold_arrays(index, DEPTH) {
+            return None;
+        }
         let are_places = {
             let mut state = self.state.borrow_mut();
             let leaves = state.leaves_of(&[index]);
@@ -211,6 +228,10 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Option<Given<'py>> {
         let Call { frame, callable, args, .. } = call;
+        // Of most calls nothing else has to be asked.
+        if self.is_stopped() || !args.iter().any(|arg| may_hold_arrays(*arg, DEPTH)) {
+            return None;
+        }
         let takes = match class {
             Class::Operation(operation) => !is_typed(&operation.name),
             Class::Pure => {
@@ -227,7 +248,7 @@ impl Recorder {
             }
             _ => false,
         };
-        if !takes || self.is_stopped() {
+        if !takes {
             return None;
         }
         let plain: SmallVec<[Option<Object<'py>>; 8]> =

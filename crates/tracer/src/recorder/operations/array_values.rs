@@ -417,7 +417,7 @@ impl Recorder {
         name: &str,
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
-        let name = name.rsplit('.').next().unwrap_or(name);
+        let name = stator_operators::torch::last_part(name);
         let Call { frame, callable, args, .. } = call;
         let array = *args.first()?;
         if !matches!(name, "from_numpy" | "as_tensor" | "asarray") || !self.holds_array(array) {

@@ -218,8 +218,7 @@ impl State {
         let around = std::iter::successors(Some(*frame), Frame::previous);
         let found = around.take(MAX_NESTING).find_map(|frame| {
             let function = self.source(frame.function())?;
-            let closure = heap::tuple_items(frame.closure()?);
-            Some((function, closure.iter().position(|item| item.is(cell))?))
+            Some((function, heap::tuple_position(frame.closure()?, cell)?))
         });
         let known = self.source(cell);
         let Some((parent, index)) = found else {

@@ -211,13 +211,12 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
         let mut state = self.state.borrow_mut();
-        if state.unread.is_empty() {
+        if !state.unread.contains_key(&(owner.as_ptr() as usize)) {
             return None;
         }
         let text = heap::text(name);
         // What these take out in front may be asked by a node.
-        let takes_first = takes_out(&text) && state.unread.contains_key(&(owner.as_ptr() as usize));
-        if !takes_first && !state.is_blind(owner, &text) {
+        if !takes_out(&text) && !state.is_blind(owner, &text) {
             return None;
         }
         let ty = owner.get_type();
