@@ -52,8 +52,8 @@ fn may_hold_arrays(object: Borrowed<'_, '_>, depth: usize) -> bool {
     if !holds_parts {
         return array_kind(object).is_some();
     }
-    let parts = heap::plain_parts(object);
-    depth == 0 || parts.iter().any(|part| may_hold_arrays(part.as_borrowed(), depth - 1))
+    let holds = |part: &Object<'_>| may_hold_arrays(part.as_borrowed(), depth - 1);
+    depth == 0 || heap::plain_parts(object).iter().any(holds)
 }
 
 impl Recorder {
@@ -228,12 +228,11 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Option<Given<'py>> {
         let Call { frame, callable, args, .. } = call;
-        // Of most calls nothing else has to be asked.
-        if self.is_stopped() || !args.iter().any(|arg| may_hold_arrays(*arg, DEPTH)) {
-            return None;
-        }
+        let may_hold = |depth| args.iter().any(|arg| may_hold_arrays(*arg, depth));
         let takes = match class {
-            Class::Operation(operation) => !is_typed(&operation.name),
+            Class::Operation(operation) => may_hold(DEPTH) && !is_typed(&operation.name),
+            // Functions such as `len` don't look into what they are given.
+            Class::Pure if !may_hold(0) => false,
             Class::Pure => {
                 let is_whole = heap::is_named(callable, &["floor", "ceil", "trunc"]);
                 let is_of = |module: &str| heap::qualified_name_of(callable).starts_with(module);
@@ -248,7 +247,7 @@ impl Recorder {
             }
             _ => false,
         };
-        if !takes {
+        if !takes || self.is_stopped() {
             return None;
         }
         let plain: SmallVec<[Option<Object<'py>>; 8]> =
