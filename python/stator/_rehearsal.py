@@ -192,7 +192,7 @@ class _Block:
         query, key = (self._split(part, self.config.heads) for part in (y, y * 2))
         if cache is not None:
             key = cache.update(key, self.layer, {"scale": scale})
-        attention = _ATTENTIONS.get(self.config.options["window"] or "plain", _attend)
+        attention: Any = _ATTENTIONS.get(self.config.options["window"] or "plain", _attend)
         dropout = 0.0 if not self.training else self.config.dropout
         weights = attention(query, key, mask, scale=scale, dropout=dropout)
         y = (weights.unsqueeze(-1) * key.unsqueeze(2)).sum(3).transpose(1, 2).contiguous()

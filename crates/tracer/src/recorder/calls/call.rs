@@ -89,7 +89,7 @@ impl Calls for Recorder {
         let waits = self.links.wait(frame);
         let result = call.natively();
         if let Some(watch) = watch {
-            self.watched(&watch, call, &result);
+            self.guarded(frame.py(), || self.watched(&watch, call, &result));
         }
         self.behind(frame, || {
             self.links.returned(waits);

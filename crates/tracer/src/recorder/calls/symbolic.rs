@@ -78,8 +78,6 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
-        let name = heap::callable_name(callable);
-        let traits = self.functions.traits(callable);
         let numeric = self.functions.numeric(callable);
         let folds = matches!(numeric, Some(Numeric::Sum | Numeric::Least | Numeric::Greatest));
         let collected = match (args, names) {
@@ -93,11 +91,15 @@ impl Recorder {
         };
         if let ([generator], Some(list), Some(Numeric::Sum)) = (args, &collected, numeric)
             && let Some(last) = heap::list_items(list.as_borrowed()).last()
-            && self.kind(last.as_borrowed()) == Kind::Tensor
+            && tensor::is_tensor(last.as_borrowed())
         {
             // What comes is added as it comes: it may be written to meanwhile.
-            let begun = self.call_object(Call { args: &[list.as_borrowed()], ..call })?;
-            return self.call_object(Call { args: &[*generator, begun.as_borrowed()], ..call });
+            let sum = |args: &[Borrowed<'_, 'py>]| {
+                let recorded = || self.call_object(Call { args, ..call });
+                self.part(frame.py(), recorded, || Call { args, ..call }.natively())
+            };
+            let begun = sum(&[list.as_borrowed()])?;
+            return sum(&[*generator, begun.as_borrowed()]);
         }
         let collected: Option<SmallVec<[_; 2]>> = collected.as_ref().map(|list| {
             let before = args[..args.len() - 1].iter().copied();
@@ -105,9 +107,23 @@ impl Recorder {
         });
         let args = collected.as_ref().map_or(args, |args| &args[..]);
         let call = Call { args, ..call };
-        if collected.is_some() && self.is_stopped() {
-            return call.natively();
+        if collected.is_none() {
+            return self.call_of_values(class, call);
         }
+        // The generator has run: its elements stand for it, whatever fails from here on.
+        let recorded = || match self.is_stopped() {
+            true => call.natively(),
+            false => self.call_of_values(class, call),
+        };
+        self.part(frame.py(), recorded, || call.natively())
+    }
+
+    /// As [`Recorder::symbolic_call`], of arguments that are no generators that are to be run first.
+    fn call_of_values<'py>(&self, class: &Class, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let Call { frame, callable, args, names } = call;
+        let name = heap::callable_name(callable);
+        let traits = self.functions.traits(callable);
+        let numeric = self.functions.numeric(callable);
         if let Some(result) = self.ordered_numbers(class, numeric, call) {
             return result;
         }

@@ -94,7 +94,7 @@ impl Recorder {
             if !set {
                 self.note(frame, |state| state.check_order(*arg));
             }
-            self.guard_callback(frame, *arg);
+            self.guarded(frame.py(), || self.guard_callback(frame, *arg));
         }
         // Methods that only move references call no operation.
         let plain = traits.has(Traits::QUIET);
