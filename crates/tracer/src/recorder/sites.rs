@@ -651,6 +651,9 @@ impl Recorder {
         let known = self.functions.module_call();
         let is_module_call =
             known.is_some_and(|it| it.outer.code() == frame.code().as_ptr() as usize);
+        if !is_direct {
+            self.know_special(frame);
+        }
         self.note(frame, |state| {
             let caller = match (frame.previous(), state.frames.innermost()) {
                 (Some(caller), Some(active)) if caller.id() == active.id => {

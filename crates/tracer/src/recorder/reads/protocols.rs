@@ -106,6 +106,25 @@ impl Recorder {
         self.guard_methods(frame, &ty, names);
     }
 
+    /// C code calls a special method of which no site has heard, as `chain` does with what a generator gives it: that the
+    /// receiver's class has it is guarded, if the trace knows the receiver.
+    pub(in crate::recorder) fn know_special(&self, frame: &Frame<'_>) {
+        let (function, code) = (frame.function(), frame.code());
+        let own = code.name();
+        let name = own.as_any().as_borrowed();
+        let text = heap::text(name);
+        let is_special = text.starts_with("__") && text.ends_with("__");
+        let Some(receiver) = frame.local(0).filter(|_| is_special) else { return };
+        let is_asked = self.state.try_borrow().is_ok_and(|state| {
+            state.origin(function).is_none() && state.source(receiver).is_some()
+        });
+        let ty = receiver.get_type();
+        let found = || stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
+        if is_asked && found().is_some_and(|found| found.is(function)) {
+            self.lookup(frame, &ty, name);
+        }
+    }
+
     fn guard_methods(&self, frame: &Frame<'_>, ty: &Bound<'_, PyType>, names: &[&'static str]) {
         for name in names {
             if !self.first_asks(ty, name) {
