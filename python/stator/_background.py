@@ -223,16 +223,14 @@ def _close() -> None:
     _stator._hurry(True)
     end = time.monotonic() + GRACE
     while thread.is_alive() and time.monotonic() < end:
+        # A thread that ends between starting a process and waiting for it leaves it to others: it's
+        # looked for before that.
+        children = _children("self", thread.native_id)
         if thread.ident is not None:
             _stator._raise_in(thread.ident, _Stopped)
-        _end_processes(thread)
+        for child in children:
+            _end(child)
         thread.join(0.05)
-
-
-def _end_processes(thread: threading.Thread) -> None:
-    """Ends the processes that the thread waits for."""
-    for child in _children("self", thread.native_id):
-        _end(child)
 
 
 def _end(process: int) -> None:
