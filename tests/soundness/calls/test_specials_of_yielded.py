@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import chain, filterfalse, groupby
 from typing import Any
@@ -61,6 +62,9 @@ PROGRAMS: dict[str, Callable[[Tensor, World], Any]] = {
     "set": lambda x, w: (x, len(set(w.each()))),
     "grouped": lambda x, w: (x, [len(list(them)) for _, them in groupby(w.each())]),
     "within": lambda x, w: (x, w.parts[1] in w.each()),
+    # Called by C code, without a single variable.
+    "factory": lambda x, w: (x, [made for made in (defaultdict(lambda: 3)[it] for it in w.each())]),
+    "endless": lambda x, w: (x, next(iter(lambda: 5, 3))),
 }
 
 

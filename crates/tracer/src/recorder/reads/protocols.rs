@@ -109,18 +109,23 @@ impl Recorder {
     /// C code calls a special method of which no site has heard, as `chain` does with what a generator gives it: that the
     /// receiver's class has it is guarded, if the trace knows the receiver.
     pub(in crate::recorder) fn know_special(&self, frame: &Frame<'_>) {
-        let (function, code) = (frame.function(), frame.code());
-        let own = code.name();
-        let name = own.as_any().as_borrowed();
-        let text = heap::text(name);
-        let is_special = text.starts_with("__") && text.ends_with("__");
-        let Some(receiver) = frame.local(0).filter(|_| is_special) else { return };
+        let (function, own) = (frame.function(), frame.code());
+        let receiver = (own.nlocalsplus() > 0).then(|| frame.local(0)).flatten();
+        let Some(receiver) = receiver else { return };
         let is_asked = self.state.try_borrow().is_ok_and(|state| {
             state.origin(function).is_none() && state.source(receiver).is_some()
         });
-        let ty = receiver.get_type();
-        let found = || stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
-        if is_asked && found().is_some_and(|found| found.is(function)) {
+        if !is_asked {
+            return;
+        }
+        let (name, ty) = (own.name(), receiver.get_type());
+        let text = heap::text(name.as_any().as_borrowed());
+        if !(text.starts_with("__") && text.ends_with("__")) {
+            return;
+        }
+        let name = name.as_any().as_borrowed();
+        let found = stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
+        if found.is_some_and(|found| found.is(function)) {
             self.lookup(frame, &ty, name);
         }
     }
