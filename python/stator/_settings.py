@@ -57,6 +57,7 @@ class Settings:
             backend=backend,
             when=when_number(self.when),
             is_slow=is_slow,
+            takes_parts=backend is not None and backend.takes_parts,
             verifies=None if self.verify is None else self.verify == "first",
             is_timed=is_slow and self.tier is None,
             recompile_limit=self.recompile_limit,

@@ -35,6 +35,11 @@ impl Raised {
         PyErr::fetch(py)
     }
 
+    /// What an operation gave; an exception is dropped.
+    pub fn unless<T>(py: Python<'_>, result: Result<T>) -> Option<T> {
+        result.map_err(|raised| raised.clear(py)).ok()
+    }
+
     /// Drops the exception.
     pub fn clear(self, _py: Python<'_>) {
         // SAFETY: no precondition beyond the GIL.

@@ -448,6 +448,16 @@ impl Graph {
         self.nodes.iter().enumerate().map(|(index, node)| (NodeId::new(index), node))
     }
 
+    /// The first device of its tensors that isn't the CPU.
+    #[must_use]
+    pub fn accelerator(&self) -> Option<Device> {
+        let mut devices = self.nodes.iter().filter_map(|node| match node.value {
+            Value::Tensor(meta) => Some(meta.device),
+            _ => None,
+        });
+        devices.find(|device| device.kind != Device::CPU.kind)
+    }
+
     /// Whether a node is no part of the graph any more.
     pub fn is_withdrawn(&self, id: NodeId) -> bool {
         self.has_withdrawn

@@ -35,6 +35,8 @@ pub struct Backend {
     pub verifies: Option<bool>,
     /// Whether its code is used only if it is quicker than the replay.
     pub is_timed: bool,
+    /// Whether it is given parts of graphs alone: operations on tensors that give tensors.
+    pub takes_parts: bool,
 }
 
 impl Backend {
@@ -85,14 +87,6 @@ impl Backend {
     pub fn trust(&self, is_waited_for: bool) -> Trust {
         let is_tried_out = !is_waited_for || self.verifies == Some(true);
         if is_tried_out { Trust::Untried } else { Trust::Trusted }
-    }
-
-    /// Whether it is given parts of graphs alone: operations on tensors that give tensors.
-    ///
-    /// # Errors
-    /// What the `Prepared` raises.
-    pub fn takes_parts(&self, py: Python<'_>) -> PyResult<bool> {
-        self.callable.bind(py).getattr(pyo3::intern!(py, "takes_parts"))?.extract()
     }
 
     /// Whether it is asked right behind the recording of a graph.

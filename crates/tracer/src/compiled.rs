@@ -152,7 +152,7 @@ static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 #[pymethods]
 impl Compiled {
     #[new]
-    #[pyo3(signature = (r#fn, *, backend, when, is_slow, verifies, is_timed, recompile_limit, fullgraph, dynamic, is_compiling))]
+    #[pyo3(signature = (r#fn, *, backend, when, is_slow, verifies, is_timed, recompile_limit, fullgraph, dynamic, is_compiling, takes_parts=false))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new<'py>(
         r#fn: &Bound<'py, PyFunction>,
@@ -165,6 +165,7 @@ impl Compiled {
         fullgraph: bool,
         dynamic: Option<bool>,
         is_compiling: bool,
+        takes_parts: bool,
     ) -> PyResult<Bound<'py, Self>> {
         let py = r#fn.py();
         memory::warm_up();
@@ -181,6 +182,7 @@ impl Compiled {
                 is_slow,
                 verifies,
                 is_timed,
+                takes_parts,
             }),
             recompile_limit,
             fullgraph,

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{context, dict};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{generic, ops};
+use stator_cpython::{Raised, generic, ops};
 use stator_faults::Stage;
 use stator_guards::ObjectId;
 
@@ -177,7 +177,7 @@ impl<'py> Written<'py> {
             Part::Context => Before::Context { variable: own(), value: context::own_value(object) },
             Part::Member(name) => {
                 let value = generic::generic_get_attr(object, entry(name).as_borrowed());
-                let value = value.map_err(|raised| raised.clear(py)).ok();
+                let value = Raised::unless(py, value);
                 Before::Member { object: own(), name: entry(name), value }
             }
             Part::ClassAttribute(name) => {

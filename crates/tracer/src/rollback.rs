@@ -15,6 +15,7 @@ use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 use stator_graph::{Arg, Graph, NodeId, NodeKind, Target};
 use stator_guards::{GlobalState, Guard, GuardKind, Value};
+use stator_operators::torch::last_part;
 
 use crate::accelerator;
 use crate::raises::NodeCall;
@@ -188,7 +189,7 @@ pub fn restore_modes(
             continue;
         };
         let name = graph.text(*name);
-        let name = name.rsplit('.').next().unwrap_or(name);
+        let name = last_part(name);
         switched |= name == "_set_grad_enabled"
             || name.contains("autocast")
             || name.starts_with("_set_sdp_use_");

@@ -95,9 +95,8 @@ class Trained:
         self._forward, self._sources = device.capture(forward, given, self._pool, self._index)
         self.places.captured()
         memories = [memory_of(result) for result in self.results]
-        if len({*memories, *map(memory_of, given)}) < len(memories) + len(
-            set(map(memory_of, given))
-        ):
+        own = set(memories)
+        if len(own) < len(memories) or not own.isdisjoint(map(memory_of, given)):
             raise UnfitError("gradients are asked of it, and a result shares memory")
         for result in self._sources:
             check_result(result)

@@ -75,6 +75,7 @@ class Compiled:
         fullgraph: bool,
         dynamic: bool | None,
         is_compiling: bool,
+        takes_parts: bool = False,
     ) -> None:
         """`backend=None` replays from Rust. Otherwise it's a `stator._backends.Prepared`:
         `backend(description, example_inputs)` returns the callable that replaces the replay, or a
@@ -83,6 +84,7 @@ class Compiled:
         or `is_slow` says.
         `verifies`: whether its code is compared with the replay first; None: code that was made
         beside the program is. `is_timed`: it is used only if it is quicker than the replay.
+        `takes_parts`: it's given parts of graphs alone, operations on tensors that give tensors.
         `recompile_limit=None` reads `stator._config.config` at each miss."""
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...

@@ -220,15 +220,9 @@ const CONSTANT_SIZES: &str =
 
 impl Entry {
     /// Where the graph is cut; `None`: all of it is for the backend.
-    ///
-    /// # Errors
-    /// What the backend's `Prepared` raises.
-    pub(super) fn cut(&self, py: Python<'_>, backend: &Backend) -> PyResult<Option<&Cut>> {
-        if let Some(cut) = self.parts.cut.get() {
-            return Ok(cut.as_ref());
-        }
-        let is_always = backend.takes_parts(py)?;
-        Ok(self.parts.cut.get_or_init(|| Cut::of(self.readable(), is_always)).as_ref())
+    pub(super) fn cut(&self, backend: &Backend) -> Option<&Cut> {
+        let cut = || Cut::of(self.readable(), backend.takes_parts);
+        self.parts.cut.get_or_init(cut).as_ref()
     }
 
     /// What runs a cut graph, if the backend is asked for code of its parts by now; `None`: they are replayed like
@@ -244,7 +238,7 @@ impl Entry {
             return Ok(None);
         }
         if cut.parts.is_empty() {
-            if backend.takes_parts(py)? {
+            if backend.takes_parts {
                 parts.give_up(REPLAYED, Some(NO_PARTS));
             }
             return Ok(None);
@@ -258,7 +252,7 @@ impl Entry {
         }
         let is_beside = backend.when() == When::Background
             && !backend.is_waited_for(py)?
-            && !backend.takes_parts(py)?;
+            && !backend.takes_parts;
         if is_beside {
             if backend.said().is_some() {
                 let told = (self.graph_nodes(), self.beginning(py));
@@ -329,7 +323,7 @@ impl Entry {
                     return Ok(());
                 }
                 let code = Code::new(&made, sharing, inputs, &self.traced, Trust::Trusted)?;
-                let serves_all = self.has_varying_sizes() && !backend.takes_parts(py)?;
+                let serves_all = self.has_varying_sizes() && !backend.takes_parts;
                 let code = if serves_all { code } else { code.only_for(inputs) };
                 code.log(py);
                 part.codes.add(code, inputs);

@@ -77,7 +77,7 @@ impl Entry {
         let inputs = self.graph_inputs(resolved, &sizes);
         let (made, timing, deferred) = match backend.filter(|backend| self.is_due(backend)) {
             None => (None, None, deferred),
-            Some(backend) => match self.cut(py, backend)? {
+            Some(backend) => match self.cut(backend) {
                 Some(cut) => {
                     let parts = self.run_parts(py, cut, backend)?;
                     (parts.map(|parts| Run::Parts(parts, backend)), None, deferred)
@@ -135,7 +135,7 @@ impl Entry {
         resolved: &Resolved<'py>,
         backend: &Backend,
     ) -> PyResult<()> {
-        if self.traced.draws.is_some() || self.cut(py, backend)?.is_some() {
+        if self.traced.draws.is_some() || self.cut(backend).is_some() {
             // What will be drawn is among the inputs. And what parts are given isn't there yet.
             return Ok(());
         }

@@ -10,6 +10,7 @@ use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Deferred;
 use stator_operators::Schemas;
+use stator_operators::torch::last_part;
 
 use super::parameters::Parameters;
 
@@ -102,7 +103,7 @@ fn operator_name(operation: &str) -> (&str, &str) {
         let mut parts = path.split('.');
         return (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
     }
-    ("aten", operation.rsplit('.').next().unwrap_or(operation))
+    ("aten", last_part(operation))
 }
 
 fn schemas(py: Python<'_>, namespace: &str, name: &str) -> PyResult<Vec<String>> {

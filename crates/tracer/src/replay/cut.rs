@@ -64,7 +64,7 @@ impl Cut {
         }
         let last_uses = graph.last_uses();
         let asked = gradients::asked_of(graph);
-        let device = if is_always { accelerator(graph) } else { None };
+        let device = if is_always { graph.accelerator() } else { None };
         let fits = |(id, _): (NodeId, _)| {
             may_be_part(graph, id)
                 && (asked.is_empty() || !writes(graph, id))
@@ -137,15 +137,6 @@ fn may_be_part(graph: &Graph, id: NodeId) -> bool {
         reads_others |= !matches!(value, Value::Tensor(_) | Value::Structure(_));
     });
     !reads_others && (gives_tensors || (node.value == Value::Nothing && written.is_some()))
-}
-
-/// The first device of a graph's tensors that isn't the CPU.
-fn accelerator(graph: &Graph) -> Option<Device> {
-    let mut devices = graph.nodes().filter_map(|(_, node)| match node.value {
-        Value::Tensor(meta) => Some(meta.device),
-        _ => None,
-    });
-    devices.find(|device| device.kind != Device::CPU.kind)
 }
 
 /// Whether all tensors that a node reads and gives are on a device.

@@ -11,7 +11,7 @@ use stator_cpython::heap::dict::{self, Lookup, Peek};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
-use stator_cpython::{Result, ops};
+use stator_cpython::{Raised, Result, ops};
 
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Calls;
@@ -112,7 +112,7 @@ impl Recorder {
         let (found, parts) = {
             let _native = Suspended::new(py);
             let _deferred = Deferred::new(py);
-            let found = ops::call(callable, &[of], None).map_err(|raised| raised.take(py)).ok()?;
+            let found = Raised::unless(py, ops::call(callable, &[of], None))?;
             let parts = self.parts_of(&found).ok().flatten()?;
             (found, parts)
         };

@@ -14,6 +14,7 @@ use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Thread;
 use stator_graph::Target;
+use stator_operators::torch::last_part;
 
 use super::exceptions::is_raised_by_c_code;
 use crate::breaks::{Break, Reason};
@@ -55,7 +56,7 @@ impl Recorder {
         let is_checked = {
             let mut state = self.state.borrow_mut();
             let name = state.operation_name(target);
-            let name = name.rsplit('.').next().unwrap_or(&name).trim_matches('_');
+            let name = last_part(&name).trim_matches('_');
             match name {
                 "getitem" => args.get(1).is_some_and(|index| !holds_tensor(&mut state, *index)),
                 name => CHECKED.split_whitespace().any(|checked| checked == name),

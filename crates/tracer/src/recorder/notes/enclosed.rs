@@ -70,7 +70,8 @@ impl Enclosed {
         !self.written.is_empty() || !self.changed.is_empty()
     }
 
-    /// Whether an object may not be looked at.
+    /// Whether an object may not be looked at. Nearly always there is nothing to ask about.
+    #[inline]
     pub fn hides(&self, address: usize) -> bool {
         self.is_watching()
             && (self.written.contains(&address) || !self.is_on() && self.changed.contains(&address))
@@ -122,8 +123,7 @@ impl State {
     /// Something is to be done with the object at an address.
     #[inline]
     pub fn look_enclosed(&mut self, address: usize) {
-        // Nearly always there is nothing to ask about.
-        if self.enclosed.is_watching() && self.enclosed.hides(address) {
+        if self.enclosed.hides(address) {
             self.refuse_stale();
         }
     }

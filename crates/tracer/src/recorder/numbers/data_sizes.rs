@@ -17,7 +17,7 @@ use stator_cpython::ops::CompareOp;
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::SourceId;
 use stator_operators::Determined;
-use stator_operators::torch::bare;
+use stator_operators::torch::{bare, last_part};
 use stator_shapes::{Cmp, CondId, Context, ExprId, SIZE_LIMIT, Symbol, SymbolId, Tree};
 
 use super::arithmetic::Term;
@@ -298,7 +298,7 @@ impl State {
     /// Whether an operation may raise for sizes that data decides, whatever has been decided.
     pub(in crate::recorder) fn refuses_sizes(&self, target: Target) -> bool {
         let name = self.operation_name(target);
-        REFUSING.contains(&name.rsplit('.').next().unwrap_or(&name))
+        REFUSING.contains(&last_part(&name))
     }
 
     /// Assumes what an operation's shape rule does; where there is none that says its results, that sizes are what
@@ -312,7 +312,7 @@ impl State {
     ) {
         let Some(given) = self.given(args, names, numbered) else { return };
         let mut sizes: Vec<_> = args.iter().flat_map(|arg| self.data_sizes_in(*arg, 0)).collect();
-        let base = name.rsplit('.').next().unwrap_or(name);
+        let base = last_part(name);
         if numbered {
             sizes.extend(self.read_exprs(args));
         } else if has_no_result(base) {

@@ -14,6 +14,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
 use stator_cpython::thread::Deferred;
 use stator_graph::Operator;
+use stator_operators::torch::last_part;
 use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
@@ -346,7 +347,7 @@ impl State {
     /// in are fixed.
     pub fn infer(&mut self, name: &str, given: &Given<'_>, result: Borrowed<'_, '_>) {
         let py = result.py();
-        let base = name.rsplit('.').next().unwrap_or(name);
+        let base = last_part(name);
         if has_no_result(base)
             && (given.numbered
                 || given.args.iter().any(|arg| self.is_data_sized(arg.as_borrowed())))
@@ -479,7 +480,7 @@ impl State {
         let mut args: Vec<Arg> =
             given.args.iter().map(|arg| self.shape_arg(arg.as_borrowed())).collect();
         if let ([.., value], [.., written]) = (&mut args[..], &given.args[..])
-            && has_no_result(name.rsplit('.').next().unwrap_or(name))
+            && has_no_result(last_part(name))
             && heap::is_number(written.as_borrowed())
         {
             // Whichever it is, it has no dimensions.

@@ -207,7 +207,7 @@ impl Recorder {
                 return None;
             }
         }
-        let value = call.natively().map_err(|raised| raised.clear(frame.py())).ok()?;
+        let value = Raised::unless(frame.py(), call.natively())?;
         let target = self.state.borrow_mut().function_target(callable, "math.pow".to_string());
         if are_read(terms) {
             return self.computed_by_node(frame, target, terms, &value, None).map(Ok);

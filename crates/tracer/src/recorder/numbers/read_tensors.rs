@@ -9,8 +9,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::raised::Raised;
-use stator_cpython::{Result, ops};
+use stator_cpython::{Raised, Result, ops};
 use stator_graph::{Arg, NodeId, Target};
 use stator_operators::Numeric;
 use stator_shapes::Rounding;
@@ -222,7 +221,7 @@ impl Recorder {
                 .and_then(|method| ops::call(method.as_borrowed(), &[], None))
         };
         let number = self.read_number(frame, method, tensor, native)?;
-        let number = number.map_err(|raised| raised.clear(frame.py())).ok()?;
+        let number = Raised::unless(frame.py(), number)?;
         // To read changes nothing: the instruction is as before.
         self.baseline.set(ops::executed());
         Some(number)
@@ -281,7 +280,7 @@ impl Recorder {
                 ops::get_attr(*arg, method).and_then(|it| ops::call(it.as_borrowed(), &[], None))
             };
             let float = self.converted(frame, read, *arg, native)?;
-            let float = float.map_err(|raised| raised.clear(frame.py())).ok()?;
+            let float = Raised::unless(frame.py(), float)?;
             // To read changes nothing: the instruction is as before.
             self.baseline.set(ops::executed());
             Some(float)

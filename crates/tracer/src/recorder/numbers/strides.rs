@@ -11,6 +11,7 @@ use stator_cpython::Result;
 use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, Constant, NodeId, NodeKind, Value};
+use stator_operators::torch::last_part;
 use stator_shapes::{Cmp, Context, ExprId};
 
 use crate::raises::NodeCall;
@@ -120,7 +121,7 @@ impl State {
                 continue;
             };
             let name = self.operation_name(target);
-            let last = name.rsplit('.').next().unwrap_or(&name);
+            let last = last_part(&name);
             // A user's function does what it likes.
             lost = name.starts_with('(')
                 || listed(RESTRIDING, last)

@@ -9,7 +9,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops;
+use stator_cpython::{Raised, ops};
 
 use super::read_tensors::TensorRead;
 use crate::recorder::Recorder;
@@ -48,7 +48,7 @@ impl Recorder {
                 .and_then(|method| ops::call(method.as_borrowed(), &[], None))
         };
         let number = self.converted(frame, read, tensor, native)?;
-        let number = number.map_err(|raised| raised.clear(frame.py())).ok()?;
+        let number = Raised::unless(frame.py(), number)?;
         // To read changes nothing: the instruction is as before.
         self.baseline.set(ops::executed());
         (!self.is_stopped()).then_some(number)

@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyFloat, PyList, PySlice, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
+use stator_cpython::{Raised, Result, ops};
 use stator_graph::{Arg, Value};
 
 use super::array_values::is_scalar;
@@ -132,8 +132,7 @@ impl Recorder {
             return None;
         }
         if array_kind(array) == Some('b') {
-            let answer = self.truth_of_array(frame, array)?;
-            let answer = answer.map_err(|raised| raised.clear(py)).ok()?;
+            let answer = Raised::unless(py, self.truth_of_array(frame, array)?)?;
             return Some(boolean(py, answer));
         }
         let value = array.call_method0("item").ok()?;

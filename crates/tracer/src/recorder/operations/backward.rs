@@ -25,7 +25,6 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::{tensor, types};
 use stator_cpython::hook::{Active, Begun, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::Value;
 use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
@@ -39,9 +38,6 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::passing::is_looked_at;
 use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
-
-/// `c10::DeviceType`.
-const CPU: i8 = 0;
 
 /// So many of PyTorch's notes are looked at for a history that began outside.
 const LOOKED_AT: usize = 1 << 16;
@@ -95,7 +91,7 @@ impl Recorder {
         };
         let is_hooked = leaves.iter().any(|leaf| leaf.is_hooked);
         let through_python = is_hooked || self.state.borrow().enclosed.has_functions();
-        let is_elsewhere = self.state.borrow().has_tensors_elsewhere();
+        let is_elsewhere = self.state.borrow().graph.accelerator().is_some();
         if is_elsewhere && through_python {
             let detail = "run_backward, which runs Python code in another thread";
             self.stop(frame, Reason::OpaqueCall, detail);
@@ -239,15 +235,6 @@ fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<bool>
 }
 
 impl State {
-    /// Whether a tensor isn't on the CPU.
-    fn has_tensors_elsewhere(&self) -> bool {
-        let is_elsewhere = |value: &Value| match value {
-            Value::Tensor(meta) => meta.device.kind != CPU,
-            _ => false,
-        };
-        self.graph.nodes().any(|(_, node)| is_elsewhere(&node.value))
-    }
-
     /// Guards which functions a leaf's hooks are.
     fn read_hooks(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         for (name, offset, hooks) in tensor::hooks(tensor) {
