@@ -93,8 +93,11 @@ bench-cuda: $(VENV)/built
 test-cpython-fast: $(VENV)/built
 	$(BIN)/python tools/test_cpython.py --fast
 
+# A file's tests share a process, and what forks comes first in it.
+PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+
 test-python: $(VENV)/built
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(PARALLEL)
 
 # What continuous integration runs of the versions that it doesn't run in full, built without the optimizer's
 # last passes: the evaluator, programs of each kind recorded and replayed, guards, watchers, federated programs.
@@ -106,7 +109,7 @@ smoke: $(VENV)/installed $(SOURCES)
 	$(MATURIN)
 	$(RIGHT_TORCH)
 	rm -f $(PLAIN)/built $(PLAIN)-torch-*/built
-	$(BIN)/python -m pytest -q $(SMOKE)
+	$(BIN)/python -m pytest -q $(PARALLEL) $(SMOKE)
 
 # Ten minutes of programs that nobody wrote, from anywhere: a failure prints its seed and its smallest form.
 fuzz: $(VENV)/built

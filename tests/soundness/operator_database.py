@@ -31,6 +31,8 @@ def operator_database() -> Any:
         sys.modules["expecttest"] = stub
     from torch.testing._internal.common_methods_invocations import op_db
 
+    # Its import forbids assignments to flags of `torch.backends` from then on.
+    torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
     return op_db
 
 
