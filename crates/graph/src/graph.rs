@@ -127,6 +127,8 @@ pub struct Graph {
     pub(crate) symbolic_sizes: FxHashMap<NodeId, Box<[Option<TextId>]>>,
     /// Whether any node was taken out.
     pub(crate) has_withdrawn: bool,
+    /// Calls that do nothing, in their order.
+    pub(crate) idle: Vec<NodeId>,
 }
 
 /// How large the pools of a graph are, or how much room they have from the start.
@@ -305,6 +307,17 @@ impl Graph {
         let source = self.intern("");
         self.has_withdrawn = true;
         self.push(NodeKind::Placeholder { source }, value, None)
+    }
+
+    /// Says that a call gives an argument back and does nothing else, in each run.
+    pub fn set_idle(&mut self, node: NodeId) {
+        self.idle.push(node);
+    }
+
+    /// Whether a call was said to do nothing.
+    #[must_use]
+    pub fn is_idle(&self, node: NodeId) -> bool {
+        self.idle.binary_search_by_key(&node.index(), |idle| idle.index()).is_ok()
     }
 
     /// Says what a node made.

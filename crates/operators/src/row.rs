@@ -42,6 +42,8 @@ impl Traits {
     pub const COUNTS: Self = Self(1 << 13);
     /// Takes its second argument as a truth value.
     pub const FLAGGED: Self = Self(1 << 14);
+    /// Does nothing where it gives an argument back; which metadata and numbers decide.
+    pub const IDLE: Self = Self(1 << 15);
 
     const NAMES: &[(Self, &str)] = &[
         (Self::WRITES_SILENTLY, "writes silently"),
@@ -59,6 +61,7 @@ impl Traits {
         (Self::STORES, "stores"),
         (Self::COUNTS, "counts"),
         (Self::FLAGGED, "flagged"),
+        (Self::IDLE, "idle"),
     ];
 
     /// The traits in words.

@@ -24,7 +24,8 @@ const fn row(
 
 const NONE: Traits = Traits::NONE;
 const SILENT: Traits = Traits::WRITES_SILENTLY;
-const DROPS: Traits = Traits::RETURNS_ARGUMENT;
+const DROPS: Traits = Traits::RETURNS_ARGUMENT.and(Traits::IDLE);
+const IDLE: Traits = Traits::IDLE;
 
 /// The rows.
 pub const OPERATIONS: &[Row] = &[
@@ -115,33 +116,32 @@ pub const OPERATIONS: &[Row] = &[
          adaptive_max_pool1d addr_ adjoint all alpha_dropout_ any arccos arccos_ arccosh arccosh_ \
          arcsin arcsin_ arcsinh arcsinh_ arctan arctan2 arctan2_ arctan_ arctanh arctanh_ argsort \
          as_strided_ as_strided_scatter as_tensor asarray atleast_1d atleast_2d atleast_3d \
-         avg_pool1d bernoulli bfloat16 bilinear binomial bool broadcast_tensors byte cartesian_prod \
-         cat cdist cdouble cfloat chain_matmul chalf char clip clip_ clone column_stack concat \
-         concatenate conj conj_physical constant_pad_nd contiguous conv1d conv2d conv3d \
-         conv_depthwise3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d copy_ \
-         cosine_embedding_loss cosine_similarity cpu cross cross_entropy_loss cuda cummax cummin \
-         cumprod cumprod_ cumsum cumsum_ cumulative_trapezoid det detach detach_copy diag diagflat \
-         diff divide divide_ double dropout_ dstack einsum embedding_bag expand_as \
-         fake_quantize_per_channel_affine fake_quantize_per_tensor_affine feature_alpha_dropout_ \
-         feature_dropout_ fill_diagonal_ fix fix_ flatten_dense_tensors fliplr flipud float \
-         float_power float_power_ frobenius_norm gather geqrf ger gradient greater \
-         greater_ greater_equal greater_equal_ grid_sampler group_norm gru gru_cell half \
-         hinge_embedding_loss histogram hstack imag index_add index_copy index_copy_ index_fill \
-         index_fill_ index_select inner int inverse isclose isfinite isreal istft kl_div l1_loss \
-         layer_norm less less_ less_equal less_equal_ log_softmax logcumsumexp logdet logsumexp long \
-         lstm lstm_cell lu_solve margin_ranking_loss matmul matrix_exp matrix_power max max_pool1d \
-         max_pool1d_with_indices max_pool2d max_pool3d mean median meshgrid min mode moveaxis msort \
-         multilabel_margin_loss multiply multiply_ nanmean nanmedian native_channel_shuffle negative \
-         negative_ new_tensor nll_loss nll_loss2d nll_loss_nd norm norm_except_dim not_equal \
-         not_equal_ nuclear_norm orgqr outer pad pad_sequence pairwise_distance pdist pinverse \
-         poisson_nll_loss polygamma_ positive prelu prod put qr rand_like randint_like randn_like \
-         ravel real relu6 relu6_ reshape_as resolve_conj resolve_neg rms_norm rnn_relu rnn_relu_cell \
-         rnn_tanh rnn_tanh_cell row_stack rrelu rrelu_ scatter scatter_add select_copy selu selu_ \
-         short slice_copy slogdet slow_conv3d slow_conv_dilated2d slow_conv_dilated3d \
-         slow_conv_transpose3d softmax sort split_copy square square_ squeeze_ std std_mean stft \
-         subtract subtract_ sum sum_to_size svd swapaxes_ swapdims_ t take_along_dim tensor \
-         tensordot thnn_conv2d to to_dense trapezoid trapz triplet_margin_loss true_divide \
-         true_divide_ type type_as unflatten_dense_tensors upsample_bicubic2d upsample_bilinear2d \
+         avg_pool1d bernoulli bilinear binomial broadcast_tensors cartesian_prod cat cdist cdouble \
+         cfloat chain_matmul chalf clip clip_ clone column_stack concat concatenate conj \
+         conj_physical constant_pad_nd conv1d conv2d conv3d conv_depthwise3d conv_tbc \
+         conv_transpose1d conv_transpose2d conv_transpose3d copy_ cosine_embedding_loss \
+         cosine_similarity cross cross_entropy_loss cummax cummin cumprod cumprod_ cumsum cumsum_ \
+         cumulative_trapezoid det detach detach_copy diag diagflat diff divide divide_ dropout_ \
+         dstack einsum embedding_bag expand_as fake_quantize_per_channel_affine \
+         fake_quantize_per_tensor_affine feature_alpha_dropout_ feature_dropout_ fill_diagonal_ \
+         fix fix_ flatten_dense_tensors fliplr flipud float_power float_power_ frobenius_norm \
+         gather geqrf ger gradient greater greater_ greater_equal greater_equal_ grid_sampler \
+         group_norm gru gru_cell hinge_embedding_loss histogram hstack imag index_add index_copy \
+         index_copy_ index_fill index_fill_ index_select inner inverse isclose isfinite isreal \
+         istft kl_div l1_loss layer_norm less less_ less_equal less_equal_ log_softmax \
+         logcumsumexp logdet logsumexp lstm lstm_cell lu_solve margin_ranking_loss matmul \
+         matrix_exp matrix_power max max_pool1d max_pool1d_with_indices max_pool2d max_pool3d mean \
+         median meshgrid min mode moveaxis msort multilabel_margin_loss multiply multiply_ nanmean \
+         nanmedian native_channel_shuffle negative negative_ new_tensor nll_loss nll_loss2d \
+         nll_loss_nd norm norm_except_dim not_equal not_equal_ nuclear_norm orgqr outer pad \
+         pad_sequence pairwise_distance pdist pinverse poisson_nll_loss polygamma_ positive prelu \
+         prod put qr rand_like randint_like randn_like ravel relu6 relu6_ reshape_as rms_norm \
+         rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell row_stack rrelu rrelu_ scatter scatter_add \
+         select_copy selu selu_ slice_copy slogdet slow_conv3d slow_conv_dilated2d \
+         slow_conv_dilated3d slow_conv_transpose3d softmax sort split_copy square square_ squeeze_ \
+         std std_mean stft subtract subtract_ sum sum_to_size svd swapaxes_ swapdims_ t \
+         take_along_dim tensor tensordot thnn_conv2d to_dense trapezoid trapz triplet_margin_loss \
+         true_divide true_divide_ unflatten_dense_tensors upsample_bicubic2d upsample_bilinear2d \
          upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d \
          upsample_trilinear3d vander var var_mean view_as view_as_complex_copy view_as_real_copy \
          vstack",
@@ -153,6 +153,14 @@ pub const OPERATIONS: &[Row] = &[
         SILENT,
         "batch_norm cudnn_batch_norm fused_moving_avg_obs_fake_quant instance_norm miopen_batch_norm \
          native_batch_norm",
+    ),
+    // They give the tensor itself where it is what is asked for.
+    row(
+        "",
+        Always,
+        IDLE,
+        "bfloat16 bool byte char contiguous cpu cuda double float half int long real resolve_conj \
+         resolve_neg short to type type_as",
     ),
     row("", Always, DROPS, "alpha_dropout dropout feature_alpha_dropout feature_dropout"),
     row(

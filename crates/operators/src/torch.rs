@@ -94,6 +94,12 @@ pub fn returns_argument(printed: &str) -> bool {
     traits(bare(printed)).has(Traits::RETURNS_ARGUMENT)
 }
 
+/// Whether an operation, as it prints, does nothing where it gives an argument itself.
+#[must_use]
+pub fn is_idle(printed: &str) -> bool {
+    traits(bare(printed)).has(Traits::IDLE)
+}
+
 /// What PyTorch says of an operator of `torch.ops.aten`; `None`: it has none of this name.
 fn facts(name: &str) -> Option<Facts> {
     static INDEX: OnceLock<FxHashMap<&str, Facts>> = OnceLock::new();

@@ -8,6 +8,7 @@
 //!   their own; so are mutable containers handed to anything but a C callable, which might keep or
 //!   change them.
 //! * Registers are reused as soon as their value is dead.
+//! * Calls that only give an argument back are left out.
 //! * A part of a cut graph is one step; what it gives is taken out of its result by one step each.
 
 use pyo3::prelude::*;
@@ -54,6 +55,11 @@ impl Program {
             match node.kind {
                 NodeKind::Placeholder { .. } => {}
                 NodeKind::GetItem { of, index } => compiler.element(id, of, index),
+                NodeKind::Call { args, .. }
+                    if graph.is_idle(id) && compiler.last_uses.get(id) == LastUse::Unused =>
+                {
+                    compiler.idle(id, args);
+                }
                 NodeKind::Call { target, args, keywords } => {
                     compiler.call(id, target, args, keywords)?;
                 }
@@ -63,6 +69,9 @@ impl Program {
         Ok(compiler.program)
     }
 }
+
+/// What a label's end prints as.
+const END_OF_LABEL: &str = "torch.record_function_exit";
 
 /// Types of which it matters whether something is one.
 struct CallableTypes<'py> {
@@ -189,6 +198,9 @@ impl<'g, 'py> Compiler<'g, 'py> {
         let (action, takes_shared) = match target {
             Target::Decide => (self.decision(id, args), true),
             Target::Catch => (Action::Catch { exit: self.exit(id) }, true),
+            Target::Function { object, name } if self.graph.text(name) == END_OF_LABEL => {
+                (self.end_of_label(object)?, true)
+            }
             target => self.action(target, keywords),
         };
         let mut reads = Reads::default();
@@ -197,6 +209,20 @@ impl<'g, 'py> Compiler<'g, 'py> {
         }
         self.step_of_node(id, action, &reads);
         Ok(())
+    }
+
+    /// A call that does nothing is no step, unless a value dies with it.
+    fn idle(&mut self, id: NodeId, args: ArgList) {
+        let mut reads = Reads::default();
+        for &arg in self.graph.args(args) {
+            if let Arg::Node(read) = arg {
+                self.read_node(read, Some(id), &mut reads);
+            }
+        }
+        if !reads.dying.is_empty() {
+            reads.operands.clear();
+            self.step_of_node(id, Action::Nothing, &reads);
+        }
     }
 
     fn outputs(&mut self) -> PyResult<()> {
@@ -248,6 +274,15 @@ impl<'g, 'py> Compiler<'g, 'py> {
         let takes_shared = self.types.is_c_callable(callable);
         let callable = self.constant(callable.clone());
         (Action::Call { callable, keywords }, takes_shared)
+    }
+
+    /// PyTorch asks what ends a label for overrides where these are on: twice, and by exceptions of C++'s.
+    fn end_of_label(&mut self, object: ObjectId) -> PyResult<Action> {
+        let callable = self.constant(self.objects[object.index()].bind(self.py).clone());
+        let off = modules::import(self.py, "torch")?
+            .getattr("_C")?
+            .getattr("DisableTorchFunctionSubclass")?;
+        Ok(Action::CallPlain { callable, off: self.constant(off) })
     }
 
     fn keywords(&mut self, keywords: KeywordList) -> PyResult<Option<u32>> {

@@ -93,6 +93,11 @@ pub(super) enum Action {
     Decide { exit: u32 },
     /// As an earlier decision, whose result is the third operand; the result is `None`.
     DecideToo { exit: u32 },
+    /// Calls a constant with the operands, with overrides by `__torch_function__` off; another constant is what
+    /// turns them off.
+    CallPlain { callable: u32, off: u32 },
+    /// Nothing.
+    Nothing,
     /// Nothing. If the step of the node before raises, the program is left with the operands.
     Catch { exit: u32 },
     /// A part of a cut graph: a tuple or list of what it gives.

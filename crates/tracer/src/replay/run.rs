@@ -10,6 +10,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
@@ -408,10 +409,21 @@ impl<'a, 'py> Frame<'a, 'py> {
                     None => Ok(self.none()),
                 }
             }
-            Action::Catch { .. } => Ok(self.none()),
+            Action::CallPlain { callable, off } => self.call_plain(callable, off, operands),
+            Action::Nothing | Action::Catch { .. } => Ok(self.none()),
             Action::Part { .. } => unreachable!("others run it"),
         };
         Ok(made?)
+    }
+
+    fn call_plain(&self, callable: u32, off: u32, operands: &[Operand]) -> PyResult<Object<'py>> {
+        let constant = |index: u32| self.program.constants[index as usize].bind_borrowed(self.py);
+        let off = constant(off).call0()?;
+        off.call_method0(intern!(self.py, "__enter__"))?;
+        let result = vectorcall::call(constant(callable), &self.gather(operands), None);
+        let none = self.py.None();
+        off.call_method1(intern!(self.py, "__exit__"), (&none, &none, &none))?;
+        result
     }
 
     /// What a step keeps alive for its exit: its operands, behind the answer where it's a decision.

@@ -4,10 +4,13 @@
 //! where `x` is. What a trace does with such a result holds for the numbers that lead to it only.
 
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 use stator_cpython::object::Borrowed;
-use stator_graph::Target;
+use stator_graph::{NodeId, Target};
 use stator_shapes::Cmp;
 
+use crate::recorder::notes::call::argument;
+use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
 use crate::recorder::notes::symbols::Number;
 use crate::recorder::numbers::dimensions::Given;
@@ -45,6 +48,27 @@ impl State {
             "contiguous" => self.keep_contiguous(*tensor, arguments.is_empty()),
             "to" if arranges() => self.keep_contiguous(*tensor, false),
             _ => {}
+        }
+    }
+
+    /// An operation that gave an argument back and did nothing else is left out of replays. Metadata decides that,
+    /// and numbers that [`keep_returned`](Self::keep_returned) fixes.
+    pub fn keep_idle(
+        &mut self,
+        node: NodeId,
+        target: Target,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+        result: Borrowed<'_, '_>,
+    ) {
+        if !args.iter().any(|arg| arg.is(result)) || self.kind(result) != Kind::Tensor {
+            return;
+        }
+        // `dropout(x, p, training, inplace)`.
+        let in_place = argument(args, names, 3, "inplace");
+        let may_write = in_place.is_some_and(|it| !it.is(&*PyBool::new(result.py(), false)));
+        if !may_write && stator_operators::torch::is_idle(&self.operation_name(target)) {
+            self.graph.set_idle(node);
         }
     }
 

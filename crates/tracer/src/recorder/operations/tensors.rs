@@ -280,6 +280,7 @@ impl Operations for Recorder {
                 let node =
                     state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
                 state.bind_result(node, object.as_borrowed(), args)?;
+                state.keep_idle(node, target, args, names, object.as_borrowed());
                 if let Some(way_out) = way_out {
                     state.add_catch(way_out, stack);
                 }
