@@ -32,20 +32,20 @@ from stator.errors import GraphBreakError, NotCompilableError
 def compile_target(target: Any, settings: Settings) -> Any:
     """`target` compiled: an object of the same kind."""
     if _is_torch_compiled(target):
-        return _run_natively(target, settings, _MACHINERY, "is under torch.compile")
+        return _run_natively(target, settings, _MACHINERY, "is under torch.compile", _BEFORE)
     torch_nn = sys.modules.get("torch.nn")
     if torch_nn is not None and isinstance(target, torch_nn.Module):
         # Here and not at the top: Stator can be imported, and compile, without torch.
         from stator._module import wrap_module
 
         if isinstance(target, sys.modules["torch"].jit.ScriptModule):
-            return _run_natively(target, settings, _MACHINERY, "is compiled by torch.jit")
+            return _run_natively(target, settings, _MACHINERY, "is compiled by torch.jit", _BEFORE)
         return wrap_module(target, settings)
     if not callable(target):
         _fail(target)
     call = _bound_call(target)
     if call is None:
-        return _run_natively(target, settings, _UNSUPPORTED, "isn't written in Python")
+        return _run_natively(target, settings, _UNSUPPORTED, "isn't written in Python", _CALLED)
     if native_of(call) is not None:
         return target
     return compile_target(call, settings)
@@ -55,9 +55,9 @@ def compile_target(target: Any, settings: Settings) -> Any:
 def _(target: types.FunctionType, settings: Settings) -> Any:
     for flag, kind in _SUSPENDING.items():
         if target.__code__.co_flags & flag:
-            return _run_natively(target, settings, _SUSPENDABLE, f"is {kind}")
+            return _run_natively(target, settings, _SUSPENDABLE, f"is {kind}", _CALLS)
     if _is_torch_compiled(target):
-        return _run_natively(target, settings, _MACHINERY, "is under torch.compile")
+        return _run_natively(target, settings, _MACHINERY, "is under torch.compile", _BEFORE)
     return settings.apply(target)
 
 
@@ -70,7 +70,8 @@ def _(target: Compiled, settings: Settings) -> Any:
 
 @compile_target.register
 def _(target: Disabled, settings: Settings) -> Any:
-    return _run_natively(target, settings, _DISABLED, f"is not to be traced ({target._reason})")
+    predicate = f"is not to be traced ({target._reason})"
+    return _run_natively(target, settings, _DISABLED, predicate, _CALLS)
 
 
 @compile_target.register
@@ -159,6 +160,11 @@ _MACHINERY = (
     "a part of PyTorch that traces, transforms or differentiates what it is given",
 )
 
+# What to do about them.
+_BEFORE = "Give what the other compiler was given."
+_CALLED = "Give a Python function that calls it."
+_CALLS = "Give the functions that it calls."
+
 _SUSPENDING = {
     inspect.CO_GENERATOR: "a generator function",
     inspect.CO_COROUTINE: "an async function",
@@ -187,13 +193,14 @@ def _bound_call(target: object) -> Any:
     return call.__func__ if isinstance(call, staticmethod) else None
 
 
-def _run_natively(target: Any, settings: Settings, row: tuple[str, str], predicate: str) -> Any:
+def _run_natively(
+    target: Any, settings: Settings, row: tuple[str, str], predicate: str, hint: str
+) -> Any:
     id, what = row
     name = getattr(target, "__qualname__", None) or describe(target)
     if settings.fullgraph:
         code = getattr(target, "__code__", None)
         stack = [(code.co_filename, code.co_firstlineno, name)] if code else []
-        hint = "Compile the functions it calls, or leave fullgraph=True out."
         raise GraphBreakError(id, f"{name} {predicate}.", hint, stack)
     if _logs.is_enabled("graph_breaks"):
         _logs.emit("graph_breaks", f"{id} {what}\n  What: {name} {predicate}, so it runs natively")
