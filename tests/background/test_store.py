@@ -135,6 +135,10 @@ def linked(folder: Path) -> None:
     folder.symlink_to(folder.with_name("real"))
 
 
+def within_what_all_may_write(folder: Path) -> None:
+    folder.parent.chmod(0o777)
+
+
 def no_folder(folder: Path) -> None:
     folder.rename(folder.with_name("real"))
     folder.write_text("")
@@ -150,6 +154,7 @@ def no_folder(folder: Path) -> None:
             marks=pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away"),
         ),
         (linked, "no folder"),
+        (within_what_all_may_write, "all users may write"),
         (no_folder, "File exists"),
     ],
 )

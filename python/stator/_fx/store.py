@@ -111,6 +111,12 @@ class Store:
             raise _UnusableError("the folder belongs to another user")
         if stat.S_IMODE(found.st_mode) & 0o077:
             raise _UnusableError("others may use the folder, too; chmod 700 mends it")
+        # Whoever may write to a folder above it can put another in its place between two looks.
+        named = Path(os.path.abspath(self.folder))
+        for above in {*named.parents, *named.resolve().parents}:
+            mode = above.stat().st_mode
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                raise _UnusableError(f"all users may write to {above}, where it lies")
 
     def _secret(self) -> bytes:
         """What only the folder's user knows; made by whoever comes first."""
