@@ -2,7 +2,7 @@
 
 use crate::arith;
 use crate::context::{Node, SymbolData};
-use crate::{Context, Error, ExprId, FloatId, Result, SymbolId};
+use crate::{Cmp, Context, Error, ExprId, FloatId, Result, SymbolId};
 
 /// An operation on two floats.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -58,6 +58,12 @@ impl Rounding {
         })
     }
 }
+
+/// Integers of programs have 64 bits.
+const LARGEST_INTEGER: f64 = (1_u64 << 63) as f64;
+
+/// `exp` of it is a float: somewhat less than the logarithm of the largest one.
+const LARGEST_EXPONENT: f64 = 709.0;
 
 impl FloatOp {
     /// As Python computes it; where Python raises, an error.
@@ -186,33 +192,104 @@ impl Context {
         self.build_float(FloatNode::TrueDiv(a, b), hint)
     }
 
-    /// `-a`, `abs(a)`, `math.sqrt(a)` and such
+    /// `-a`, `abs(a)`, `math.sqrt(a)` and such. That Python computes it, rather than raising, is a fact from then on.
     pub fn float_unary(&mut self, op: FloatUnary, a: FloatId) -> Result<FloatId> {
         let hint = op.apply(self.float_hint(a))?;
         if self.as_float_constant(a).is_some() {
             return Ok(self.float_constant(hint));
         }
-        let undefined = match op {
-            FloatUnary::Sqrt => Some(crate::Cmp::Lt),
-            FloatUnary::Log | FloatUnary::Log2 | FloatUnary::Log10 => Some(crate::Cmp::Le),
-            // Where a sine or an exponential is an error, programs give up.
-            FloatUnary::Neg
-            | FloatUnary::Abs
-            | FloatUnary::Exp
-            | FloatUnary::Sin
-            | FloatUnary::Cos
-            | FloatUnary::Tanh => None,
-        };
-        if let Some(below) = undefined {
-            let zero = self.float_constant(0.0);
-            let undefined = self.compare_floats(below, a, zero);
-            self.evaluate(undefined);
+        match op {
+            FloatUnary::Neg | FloatUnary::Abs | FloatUnary::Tanh => {}
+            FloatUnary::Sqrt => self.assume_not(Cmp::Lt, a, 0.0),
+            FloatUnary::Log | FloatUnary::Log2 | FloatUnary::Log10 => {
+                self.assume_not(Cmp::Le, a, 0.0);
+            }
+            FloatUnary::Exp => self.assume_float(Cmp::Le, a, LARGEST_EXPONENT)?,
+            FloatUnary::Sin | FloatUnary::Cos => self.assume_bounded(a),
         }
         self.build_float(FloatNode::Unary(op, a), hint)
     }
 
-    /// `a op b`. That a divisor isn't zero is a fact from then on; where a power leaves the real numbers
-    /// or the floats, programs give up.
+    /// Unless this holds, which it doesn't in the recorded call: a NaN is below nothing.
+    fn assume_not(&mut self, op: Cmp, a: FloatId, bound: f64) {
+        let bound = self.float_constant(bound);
+        let undefined = self.compare_floats(op, a, bound);
+        self.evaluate(undefined);
+    }
+
+    /// That it's no infinity.
+    fn assume_bounded(&mut self, a: FloatId) {
+        if !self.magnitude(a).is_finite() {
+            self.assume_not(Cmp::Le, a, f64::NEG_INFINITY);
+            self.assume_not(Cmp::Ge, a, f64::INFINITY);
+        }
+    }
+
+    /// What its absolute value is at most, whatever the symbols are; infinite: that isn't known, and it may be a NaN.
+    fn magnitude(&self, f: FloatId) -> f64 {
+        let both = |a, b| (self.magnitude(a), self.magnitude(b));
+        match self.floats[f.index()] {
+            FloatNode::Constant(bits) if f64::from_bits(bits).is_nan() => f64::INFINITY,
+            FloatNode::Constant(bits) => f64::from_bits(bits).abs(),
+            FloatNode::FromInt(_) | FloatNode::TrueDiv(..) => LARGEST_INTEGER,
+            FloatNode::Unary(FloatUnary::Neg | FloatUnary::Abs, a) => self.magnitude(a),
+            FloatNode::Binary(FloatOp::Add | FloatOp::Sub, a, b) => {
+                let (a, b) = both(a, b);
+                a + b
+            }
+            FloatNode::Binary(FloatOp::Mul, a, b) => match both(a, b) {
+                (a, b) if a.is_finite() && b.is_finite() => a * b,
+                _ => f64::INFINITY,
+            },
+            FloatNode::Symbol(_) | FloatNode::Unary(..) | FloatNode::Binary(..) => f64::INFINITY,
+        }
+    }
+
+    /// That this holds; an error if it doesn't in the recorded call.
+    fn assume_float(&mut self, op: Cmp, a: FloatId, bound: f64) -> Result<()> {
+        if !op.holds(self.float_hint(a), bound) {
+            return Err(Error::Undefined);
+        }
+        let bound = self.float_constant(bound);
+        let defined = self.compare_floats(op, a, bound);
+        self.evaluate(defined);
+        Ok(())
+    }
+
+    /// That `a ** b` is a float: neither complex, nor too large, nor one by zero.
+    fn assume_power(&mut self, a: FloatId, b: FloatId) -> Result<()> {
+        match (self.as_float_constant(a), self.as_float_constant(b)) {
+            (_, Some(exponent)) if exponent == 0.0 || !exponent.is_finite() => Ok(()),
+            (_, Some(exponent)) => {
+                let is_whole = exponent.fract() == 0.0;
+                let base = if is_whole { self.float_unary(FloatUnary::Abs, a)? } else { a };
+                let bound = (LARGEST_EXPONENT / exponent).exp();
+                if exponent < 0.0 {
+                    return self.assume_float(Cmp::Ge, base, bound);
+                }
+                if !is_whole {
+                    self.assume_float(Cmp::Ge, base, 0.0)?;
+                }
+                self.assume_float(Cmp::Le, base, bound)
+            }
+            (Some(1.0), None) => Ok(()),
+            (Some(base), None) if base > 0.0 && base.is_finite() => {
+                let bound = LARGEST_EXPONENT / base.ln().abs();
+                self.assume_float(Cmp::Le, b, bound)?;
+                self.assume_float(Cmp::Ge, b, -bound)
+            }
+            (Some(_), None) => Err(Error::Undefined),
+            (None, None) => {
+                self.assume_float(Cmp::Gt, a, 0.0)?;
+                let logarithm = self.float_unary(FloatUnary::Log, a)?;
+                let exponent = self.float_binary(FloatOp::Mul, b, logarithm)?;
+                self.assume_float(Cmp::Le, exponent, LARGEST_EXPONENT)?;
+                self.assume_float(Cmp::Ge, exponent, -LARGEST_EXPONENT)
+            }
+        }
+    }
+
+    /// `a op b`. That Python computes it, rather than raising, is a fact from then on.
     pub fn float_binary(&mut self, op: FloatOp, a: FloatId, b: FloatId) -> Result<FloatId> {
         let hint = op.apply(self.float_hint(a), self.float_hint(b))?;
         if self.as_float_constant(a).is_some() && self.as_float_constant(b).is_some() {
@@ -220,13 +297,16 @@ impl Context {
         }
         if op == FloatOp::Div {
             let zero = self.float_constant(0.0);
-            let nonzero = self.compare_floats(crate::Cmp::Ne, b, zero);
+            let nonzero = self.compare_floats(Cmp::Ne, b, zero);
             self.evaluate(nonzero);
+        }
+        if op == FloatOp::Pow {
+            self.assume_power(a, b)?;
         }
         self.build_float(FloatNode::Binary(op, a, b), hint)
     }
 
-    /// The float as an integer.
+    /// The float as an integer. That it's finite is a fact from then on.
     pub fn round(&mut self, rounding: Rounding, f: FloatId) -> Result<ExprId> {
         let f = self.simplify_float(f);
         let hint = rounding.round(self.float_hint(f))?;
@@ -245,6 +325,10 @@ impl Context {
         let (size, depth) = self.float_size(f);
         if size > crate::MAX_SIZE || depth >= crate::MAX_DEPTH {
             return Err(Error::TooComplex);
+        }
+        if !self.magnitude(f).is_finite() {
+            self.assume_float(Cmp::Gt, f, f64::NEG_INFINITY)?;
+            self.assume_float(Cmp::Lt, f, f64::INFINITY)?;
         }
         Ok(self.rounded(Node::Round(rounding, f), hint, size + 1, depth + 1))
     }

@@ -133,11 +133,18 @@ impl Writes {
         id: NodeId,
         is_handled: &dyn Fn(NodeId) -> bool,
     ) -> (Inputs, bool) {
-        let may_raise = self.may_raise(call);
+        // What a number is computed by has been guarded: that it raises nothing is a fact.
+        let is_number = matches!(call.graph.node(id).value, Value::Integer | Value::Float);
+        let is_of_numbers = is_number && call.is_users();
+        let may_raise = !is_of_numbers && self.may_raise(call);
         // Where only want of memory may raise, a handler decides.
         // What leaves by an exit takes nothing back.
         let is_caught = NodeCall::is_caught(call.graph, id);
-        let is_handled = !may_raise && !is_caught && !self.written.is_empty() && is_handled(id);
+        let is_handled = !may_raise
+            && !is_of_numbers
+            && !is_caught
+            && !self.written.is_empty()
+            && is_handled(id);
         let behind = if is_handled { &mut self.handled } else { &mut self.at_risk };
         if (may_raise && !is_caught) || is_handled {
             for (position, what) in &self.written {
@@ -157,8 +164,7 @@ impl Writes {
                 self.at_risk.entry(position).or_default().add(what);
             }
         }
-        let is_number = matches!(call.graph.node(id).value, Value::Integer | Value::Float);
-        self.has_called |= !is_number && call.is_users();
+        self.has_called |= !is_of_numbers && call.is_users();
         let is_write = write_of(call).is_some();
         if is_write {
             // Where the written tensor's data went, nobody has followed.
