@@ -137,9 +137,10 @@ impl<K: Kernels> Interpreter<K> {
     fn failure(&self, work: Arc<Work<K>>, client: usize) -> K::Error {
         // The threads have let go of it: they said that they ended after that.
         let work = Arc::into_inner(work).expect("all threads have ended");
+        let first = work.interpreter.first;
         let failed = work.results.into_iter().nth(client).and_then(OnceLock::into_inner);
         let error = failed.and_then(Result::err).expect("it failed");
-        self.kernels.at_client(error, client)
+        self.kernels.at_client(error, first + client)
     }
 }
 

@@ -86,8 +86,16 @@ impl<K: Kernels> Interpreter<K> {
         function: Function<K::Leaf>,
         argument: Option<Value<K::Leaf>>,
     ) -> Result<Value<K::Leaf>, K::Error> {
-        let mut frames = Vec::new();
-        let mut flow = Ok(Flow::Call(function, argument));
+        self.finish(Vec::new(), Flow::Call(function, argument))
+    }
+
+    /// Goes on until all frames have their values.
+    pub(super) fn finish(
+        &self,
+        mut frames: Vec<Frame<K::Leaf>>,
+        flow: Flow<K::Leaf>,
+    ) -> Result<Value<K::Leaf>, K::Error> {
+        let mut flow = Ok(flow);
         loop {
             self.go_on_or_err()?;
             flow = match flow {
@@ -108,11 +116,11 @@ impl<K: Kernels> Interpreter<K> {
         }
         let client = frames.iter().find_map(|frame| match frame {
             Frame::Each { done, then: Then::Clients, .. } => Some(done.len()),
-            Frame::Fold { at, then: Then::Report(_), .. } => Some(*at),
+            Frame::Fold { at, then: Then::Report(_) | Then::Partial, .. } => Some(*at),
             _ => None,
         });
         match client {
-            Some(client) => self.kernels.at_client(error, client),
+            Some(client) => self.kernels.at_client(error, self.first + client),
             None => error,
         }
     }

@@ -15,7 +15,10 @@ mod leaves;
 mod lower;
 mod machine;
 mod operation;
+mod partial;
 mod perform;
+mod run;
+mod split;
 mod total;
 mod value;
 
@@ -31,6 +34,8 @@ use crate::types::{TensorType, Type};
 pub use code::Code;
 pub use embedded::{embed, embedded};
 pub use operation::{Operation, ZERO};
+pub use run::{Constants, Run};
+pub use split::Split;
 pub use total::Total;
 pub use value::{Function, Items, Value};
 
@@ -99,6 +104,31 @@ pub trait Kernels: Send + Sync + 'static {
         &self,
         leaves: &[&Self::Leaf],
         how: Sum<'_>,
+        ty: &TensorType,
+    ) -> Result<Self::Leaf, Self::Error>;
+
+    /// The sum of tensors, each multiplied by its weight, before it is rounded: a tensor that `merge_sums` and `round`
+    /// know. Of all parts of the clients together it rounds to what `sum` gives.
+    fn partial_sum(
+        &self,
+        leaves: &[&Self::Leaf],
+        weights: Option<&[f64]>,
+        ty: &TensorType,
+    ) -> Result<Self::Leaf, Self::Error>;
+
+    /// Two sums that aren't rounded as one.
+    fn merge_sums(
+        &self,
+        left: &Self::Leaf,
+        right: &Self::Leaf,
+        ty: &TensorType,
+    ) -> Result<Self::Leaf, Self::Error>;
+
+    /// The sum that wasn't rounded, divided, as a tensor of its type.
+    fn round(
+        &self,
+        sum: &Self::Leaf,
+        divided_by: Option<f64>,
         ty: &TensorType,
     ) -> Result<Self::Leaf, Self::Error>;
 
@@ -182,6 +212,8 @@ pub enum Bound {
 pub struct Interpreter<K> {
     kernels: Arc<K>,
     clients: Option<usize>,
+    /// The number of the first of these clients, among all that there are.
+    first: usize,
     threads: usize,
     /// Whether this is the work of one client, which uses one thread.
     at_client: bool,
@@ -193,7 +225,14 @@ impl<K: Kernels> Interpreter<K> {
     /// An interpreter that does not know how many clients there are, and uses one thread.
     pub fn new(kernels: &Arc<K>) -> Self {
         let kernels = Arc::clone(kernels);
-        Self { kernels, clients: None, threads: 1, at_client: false, given_up: Arc::default() }
+        Self {
+            kernels,
+            clients: None,
+            first: 0,
+            threads: 1,
+            at_client: false,
+            given_up: Arc::default(),
+        }
     }
 
     /// The same for the work of one client.
@@ -201,6 +240,7 @@ impl<K: Kernels> Interpreter<K> {
         Self {
             kernels: Arc::clone(&self.kernels),
             clients: self.clients,
+            first: self.first,
             threads: self.threads,
             at_client: true,
             given_up: Arc::default(),
@@ -222,6 +262,13 @@ impl<K: Kernels> Interpreter<K> {
     #[must_use]
     pub fn clients(mut self, clients: Option<usize>) -> Self {
         self.clients = clients;
+        self
+    }
+
+    /// The clients are those from this one on.
+    #[must_use]
+    pub fn first(mut self, first: usize) -> Self {
+        self.first = first;
         self
     }
 

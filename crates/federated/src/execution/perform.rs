@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::leaves::{columns, leafwise, rebuild};
 use super::machine::{Calls, Flow, Frame, not_this};
-use super::{Bound, Combine, Function, Interpreter, Items, Kernels, Operation, Sum, Value};
+use super::{Bound, Combine, Function, Interpreter, Items, Kernels, Operation, Sum, Total, Value};
 use crate::error::{Class, Error};
 use crate::types::Type;
 
@@ -22,6 +22,8 @@ pub(super) enum Then<L> {
     Select(Vec<Vec<usize>>),
     /// What this function gives for it, at the server.
     Report(Function<L>),
+    /// Nothing: it is what some of the clients have accumulated.
+    Partial,
 }
 
 impl<K: Kernels> Interpreter<K> {
@@ -114,7 +116,7 @@ impl<K: Kernels> Interpreter<K> {
         value: Value<K::Leaf>,
     ) -> Result<Flow<K::Leaf>, K::Error> {
         let value = match then {
-            Then::Value | Then::Sequence => value,
+            Then::Value | Then::Sequence | Then::Partial => value,
             Then::Everywhere => Value::everywhere(value),
             Then::Clients => Value::Each(sequence(&value)?.clone()),
             Then::Select(rows) => {
@@ -145,7 +147,7 @@ impl<K: Kernels> Interpreter<K> {
     }
 
     /// What each client holds.
-    fn members(&self, value: &Value<K::Leaf>) -> Result<Items<K::Leaf>, K::Error> {
+    pub(super) fn members(&self, value: &Value<K::Leaf>) -> Result<Items<K::Leaf>, K::Error> {
         match value {
             Value::Each(members) => Ok(members.clone()),
             Value::Everywhere(member) => {
@@ -215,7 +217,7 @@ impl<K: Kernels> Interpreter<K> {
     }
 
     /// The least or the greatest of all members. `ty` is that of the federated result.
-    fn end(
+    pub(super) fn end(
         &self,
         how: Combine,
         ty: &Type,
@@ -243,19 +245,23 @@ impl<K: Kernels> Interpreter<K> {
     ) -> Result<Value<K::Leaf>, K::Error> {
         let [value, weights] = fields(argument)?;
         let members = self.members(value)?;
+        let weights = self.weights(weights)?;
+        let how = Sum { weights: Some(&weights), divided_by: Some(Total::of(&weights)) };
+        Ok(Value::everywhere(self.sum_of(how, member_type(result), &members)?))
+    }
+
+    /// What each client's value weighs.
+    pub(super) fn weights(&self, weights: &Value<K::Leaf>) -> Result<Vec<f64>, K::Error> {
         let number = |by: &Value<K::Leaf>| match by {
             Value::Leaf(by) => self.kernels.number(by),
             other => Err(not_this("a number", other).into()),
         };
-        let weights = self.members(weights)?;
-        let weights = weights.iter().map(number).collect::<Result<Vec<f64>, _>>()?;
-        let how = Sum { weights: Some(&weights), divided_by: Some(weights.iter().sum()) };
-        Ok(Value::everywhere(self.sum_of(how, member_type(result), &members)?))
+        self.members(weights)?.iter().map(number).collect()
     }
 
     /// Checks that what the clients bring to a secure sum is within its limit: a greatest value,
     /// or a number of bits; one for all, or one for each tensor.
-    fn check_limit(
+    pub(super) fn check_limit(
         &self,
         operation: Operation,
         result: &Type,
@@ -279,7 +285,7 @@ impl<K: Kernels> Interpreter<K> {
                 let message = "a client's value is out of the range of a secure sum";
                 let found = if least < 0 { least } else { most };
                 let error = Error::new(Class::Value, message)
-                    .note("client", client)
+                    .note("client", self.first + client)
                     .note("operation", operation.uri())
                     .expected(expected)
                     .found(found);
@@ -324,7 +330,7 @@ impl<K: Kernels> Interpreter<K> {
                         Class::Value,
                         "a client asks for a key that isn't there",
                     )
-                    .note("client", client)
+                    .note("client", self.first + client)
                     .expected(format!("a key from 0 to max_key, {max_key}"))
                     .found(number)
                     .into());
@@ -342,7 +348,7 @@ impl<K: Kernels> Interpreter<K> {
 }
 
 /// The type of what each place holds.
-fn member_type(ty: &Type) -> &Type {
+pub(super) fn member_type(ty: &Type) -> &Type {
     ty.as_federated().map_or(ty, |federated| &federated.member)
 }
 
@@ -353,12 +359,12 @@ fn no_function(operation: Operation, ty: &Type) -> Error {
 }
 
 /// The fields of an operation's argument.
-fn fields<L, const N: usize>(value: &Value<L>) -> Result<&[Value<L>; N], Error> {
+pub(super) fn fields<L, const N: usize>(value: &Value<L>) -> Result<&[Value<L>; N], Error> {
     let Value::Struct(fields) = value else { return Err(not_this("a struct", value)) };
     (&**fields).try_into().map_err(|_| not_this("a struct with as many arguments", value))
 }
 
-fn function<L: Clone>(value: &Value<L>) -> Result<Function<L>, Error> {
+pub(super) fn function<L: Clone>(value: &Value<L>) -> Result<Function<L>, Error> {
     match value {
         Value::Function(function) => Ok(function.clone()),
         other => Err(not_this("a function", other)),

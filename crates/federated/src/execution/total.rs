@@ -1,13 +1,16 @@
-//! Sums of floating-point numbers: added in 64 bits, with what each addition loses kept beside, and
-//! rounded once. So the number of clients costs no precision.
+//! Sums of floating-point numbers that lose nothing: they are rounded once, at the end. So neither the
+//! number of clients nor the order in which they are added makes a difference, and sums of parts of the
+//! clients are merged into the same numbers that one sum of all of them has.
 
 use crate::dtype::DType;
 
-/// A row of sums.
+/// A row of sums, each in several 64-bit numbers.
 #[derive(Debug)]
 pub struct Total {
-    sums: Vec<f64>,
-    /// What the additions have lost so far.
+    /// The sum is that of all rows, exactly: the first has what plain additions give, each further one
+    /// what those of the row before it have lost. There are more than two only where numbers need them.
+    rows: Vec<Vec<f64>>,
+    /// What the last row has lost, while something is added.
     lost: Vec<f64>,
 }
 
@@ -15,33 +18,109 @@ impl Total {
     /// So many zeros.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        Self { sums: vec![0.0; count], lost: vec![0.0; count] }
+        Self { rows: vec![vec![0.0; count]; 2], lost: vec![0.0; count] }
+    }
+
+    /// The sum of these numbers, rounded once.
+    #[must_use]
+    pub fn of(numbers: &[f64]) -> f64 {
+        let mut total = Self::new(1);
+        numbers.iter().for_each(|number| total.add(&[*number], 1.0));
+        total.finish(None, DType::Float64)[0]
     }
 
     /// Adds a row, times a weight.
     pub fn add(&mut self, row: &[f64], weight: f64) {
-        for ((sum, lost), &number) in self.sums.iter_mut().zip(&mut self.lost).zip(row) {
-            let number = number * weight;
-            let next = *sum + number;
-            // What of each was lost, exactly.
-            let kept = next - *sum;
-            *lost += (*sum - (next - kept)) + (number - kept);
-            *sum = next;
+        let (first, rest) = self.rows.split_at_mut(1);
+        let mut is_left = false;
+        let sums = first[0].iter_mut().zip(&mut rest[0]).zip(&mut self.lost).zip(row);
+        for (((sum, low), lost), &number) in sums {
+            let carry;
+            (*sum, carry) = two_sum(*sum, number * weight);
+            (*low, *lost) = two_sum(*low, carry);
+            is_left |= *lost != 0.0;
         }
+        for low in &mut rest[1..] {
+            if !is_left {
+                return;
+            }
+            is_left = false;
+            for (low, lost) in low.iter_mut().zip(&mut self.lost) {
+                (*low, *lost) = two_sum(*low, *lost);
+                is_left |= *lost != 0.0;
+            }
+        }
+        if is_left {
+            let count = self.lost.len();
+            self.rows.push(std::mem::replace(&mut self.lost, vec![0.0; count]));
+        }
+    }
+
+    /// The rows: adding them to another total adds all that was added to this one.
+    #[must_use]
+    pub fn into_rows(self) -> Vec<Vec<f64>> {
+        self.rows
     }
 
     /// The sums, divided, as numbers that convert to the element type with one rounding.
     #[must_use]
     pub fn finish(self, divided_by: Option<f64>, dtype: DType) -> Vec<f64> {
-        let finish = |(sum, lost): (f64, f64)| {
-            let whole = sum + lost;
-            // Infinities have lost nothing that is a number.
-            let whole = if whole.is_nan() { sum } else { whole };
+        let finish = |at: usize| {
+            let first = self.rows[0][at];
+            let whole = match &*self.rows {
+                // Infinities have lost nothing that is a number.
+                _ if !first.is_finite() => first,
+                [_, low] => first + low[at],
+                rows => nearest(rows.iter().map(|row| row[at])),
+            };
             let whole = divided_by.map_or(whole, |by| whole / by);
             if dtype == DType::BFloat16 { to_odd(whole) } else { whole }
         };
-        self.sums.into_iter().zip(self.lost).map(finish).collect()
+        (0..self.lost.len()).map(finish).collect()
     }
+}
+
+/// The sum of two numbers, and what it lost, exactly. Infinite sums have lost nothing.
+fn two_sum(left: f64, right: f64) -> (f64, f64) {
+    let sum = left + right;
+    let kept = sum - left;
+    let lost = (left - (sum - kept)) + (right - kept);
+    (sum, if lost.is_finite() { lost } else { 0.0 })
+}
+
+/// The number nearest to the sum of finite numbers; of two that are as near, the even one.
+fn nearest(numbers: impl Iterator<Item = f64>) -> f64 {
+    // The sum in parts that don't overlap, the greatest last.
+    let mut parts: Vec<f64> = Vec::new();
+    for mut number in numbers {
+        let mut kept = 0;
+        for at in 0..parts.len() {
+            let lost;
+            (number, lost) = two_sum(number, parts[at]);
+            if lost != 0.0 {
+                parts[kept] = lost;
+                kept += 1;
+            }
+        }
+        parts.truncate(kept);
+        parts.push(number);
+    }
+    let mut sum = parts.pop().unwrap_or_default();
+    while let Some(part) = parts.pop() {
+        let lost;
+        (sum, lost) = two_sum(sum, part);
+        if lost == 0.0 {
+            continue;
+        }
+        // Half of the last digit was rounded to the even side: the parts below say which side is right.
+        let beyond = sum + 2.0 * lost;
+        if beyond - sum == 2.0 * lost && parts.last().is_some_and(|part| part * lost.signum() > 0.0)
+        {
+            sum = beyond;
+        }
+        break;
+    }
+    sum
 }
 
 /// The number as one of 32 bits that rounds to the same number of 16 bits: libraries convert to
@@ -62,11 +141,22 @@ mod tests {
 
     #[test]
     fn nothing_is_lost() {
-        let mut total = Total::new(1);
-        for number in [1e16, 1.0, 1.0, -1e16] {
-            total.add(&[number], 1.0);
-        }
-        assert_eq!(total.finish(None, DType::Float64), [2.0]);
+        assert_eq!(Total::of(&[1e16, 1.0, 1.0, -1e16]), 2.0);
+        assert_eq!(Total::of(&[1e100, 1.0, 1e-100, -1e100]), 1.0);
+        assert_eq!(Total::of(&[1e300, 1e100, 1.0, 1e-300, -1.0, -1e100, -1e300]), 1e-300);
+        assert_eq!(Total::of(&[]), 0.0);
+    }
+
+    #[test]
+    fn halves_are_rounded_to_the_right_side() {
+        // Half of the last digit of 1, and what is above or below it by next to nothing.
+        let half = f64::EPSILON / 2.0;
+        assert_eq!(Total::of(&[1.0, half]), 1.0);
+        assert_eq!(Total::of(&[1.0, half, 1e-200]), 1.0 + f64::EPSILON);
+        assert_eq!(Total::of(&[1.0, half, -1e-200]), 1.0);
+        let odd = 1.0 + f64::EPSILON;
+        assert_eq!(Total::of(&[odd, half, -1e-200]), odd);
+        assert_eq!(Total::of(&[-odd, -half, 1e-200]), -odd);
     }
 
     #[test]
@@ -74,9 +164,35 @@ mod tests {
         for (numbers, expected) in
             [([1.0, f64::INFINITY], f64::INFINITY), ([1e308, 1e308], f64::INFINITY)]
         {
-            let mut total = Total::new(1);
-            numbers.iter().for_each(|number| total.add(&[*number], 1.0));
-            assert_eq!(total.finish(None, DType::Float64), [expected]);
+            assert_eq!(Total::of(&numbers), expected);
+        }
+        assert!(Total::of(&[f64::INFINITY, 1.0, f64::NEG_INFINITY]).is_nan());
+        assert!(Total::of(&[1.0, f64::NAN, 1e300]).is_nan());
+    }
+
+    #[test]
+    fn neither_order_nor_parts_make_a_difference() {
+        // A small generator: numbers whose exponents differ by up to a few hundred.
+        let mut state = 1u64;
+        let mut draw = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let mantissa = f64::from((state >> 40) as u32) / f64::from(1 << 23) - 1.0;
+            mantissa * 2f64.powi(((state >> 8) % 400) as i32 - 200)
+        };
+        for _ in 0..200 {
+            let numbers: Vec<f64> = (0..40).map(|_| draw()).collect();
+            let expected = Total::of(&numbers).to_bits();
+            let reversed: Vec<f64> = numbers.iter().rev().copied().collect();
+            assert_eq!(Total::of(&reversed).to_bits(), expected);
+            for size in [1, 3, 7, 39] {
+                let mut whole = Total::new(1);
+                for chunk in numbers.chunks(size) {
+                    let mut part = Total::new(1);
+                    chunk.iter().for_each(|number| part.add(&[*number], 1.0));
+                    part.into_rows().iter().for_each(|row| whole.add(row, 1.0));
+                }
+                assert_eq!(whole.finish(None, DType::Float64)[0].to_bits(), expected);
+            }
         }
     }
 

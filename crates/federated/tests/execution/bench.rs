@@ -7,7 +7,7 @@ use stator_federated::array::{Array, Content};
 use stator_federated::ast::{BuildingBlock, Compiled, Data, Payload, WirePayload};
 use stator_federated::dtype::{DType, Kind};
 use stator_federated::error::{Class, Error, Result};
-use stator_federated::execution::{self, Bound, Combine, Interpreter, Kernels, Sum};
+use stator_federated::execution::{self, Bound, Combine, Interpreter, Kernels, Run, Split, Sum};
 use stator_federated::placement::Placement;
 use stator_federated::types::{Field, TensorType, Type};
 
@@ -128,6 +128,23 @@ impl Kernels for Small {
         })
     }
 
+    fn partial_sum(
+        &self,
+        leaves: &[&Leaf],
+        weights: Option<&[f64]>,
+        ty: &TensorType,
+    ) -> Result<Leaf> {
+        self.sum(leaves, Sum { weights, divided_by: None }, ty)
+    }
+
+    fn merge_sums(&self, left: &Leaf, right: &Leaf, ty: &TensorType) -> Result<Leaf> {
+        self.combine(Combine::Add, left, right, ty)
+    }
+
+    fn round(&self, sum: &Leaf, divided_by: Option<f64>, ty: &TensorType) -> Result<Leaf> {
+        self.sum(&[sum], Sum { weights: None, divided_by }, ty)
+    }
+
     fn number(&self, leaf: &Leaf) -> Result<f64> {
         Ok(match leaf {
             Leaf::Ints(row) => row[0] as f64,
@@ -147,9 +164,10 @@ impl Kernels for Small {
     }
 
     fn scalars(&self, leaf: &Leaf) -> Result<Vec<Leaf>> {
-        let value = Value::Leaf(leaf.clone());
-        let row = ints(&value);
-        Ok(row.iter().map(|&x| Leaf::Ints([x].into())).collect())
+        Ok(match leaf {
+            Leaf::Ints(row) => row.iter().map(|&x| Leaf::Ints([x].into())).collect(),
+            Leaf::Floats(row) => row.iter().map(|&x| Leaf::Floats([x].into())).collect(),
+        })
     }
 
     fn at_client(&self, error: Error, client: usize) -> Error {
@@ -318,5 +336,77 @@ pub fn run_with(
     };
     let one = outcome(1);
     assert_eq!(format!("{one:?}"), format!("{:?}", outcome(3)));
+    for chunk in [1, 3] {
+        agree(&one, &in_parts(&function, argument.clone(), count, chunk));
+    }
     one
+}
+
+/// What a function gives whose clients work in parts of so many; nothing, if it can't be split.
+pub fn in_parts(
+    function: &BuildingBlock,
+    argument: Value,
+    count: usize,
+    chunk: usize,
+) -> Option<Result<Value>> {
+    if count == 0 {
+        return None;
+    }
+    let split = Arc::new(Split::new(function).unwrap().ok()?);
+    let here = Interpreter::new(&Arc::new(Small::default())).clients(Some(count));
+    let run = || {
+        let mut run = Run::new(&split, here, Some(argument))?;
+        for stage in 0..split.stages() {
+            run.begin(stage)?;
+            for first in (0..count).step_by(chunk) {
+                if !split.has_clients(stage) {
+                    break;
+                }
+                // Another process knows the computation, and nothing else.
+                let again = Split::new(function).unwrap().unwrap();
+                let clients = first..count.min(first + chunk);
+                let small = Arc::new(Small::default());
+                let there = Interpreter::new(&small).clients(Some(clients.len())).first(first);
+                let constants = there.constants(&again)?;
+                let (sent, given) = (run.broadcast(stage)?, run.given(stage, clients)?);
+                run.merge(stage, there.at_stage(&again, stage, &constants, sent, given)?)?;
+            }
+            if split.has_clients(stage) {
+                run.end(stage)?;
+            }
+        }
+        Ok(run.result())
+    };
+    Some(run())
+}
+
+/// Checks that parts make the same whole, up to rounding.
+fn agree(whole: &Result<Value>, parts: &Option<Result<Value>>) {
+    let Some(parts) = parts else { return };
+    let mut left = match (whole, parts) {
+        (Ok(whole), Ok(parts)) => vec![(whole, parts)],
+        (Err(whole), Err(parts)) => return assert_eq!(whole.to_string(), parts.to_string()),
+        _ => panic!("{whole:?} and {parts:?}"),
+    };
+    while let Some((whole, parts)) = left.pop() {
+        match (whole, parts) {
+            (Value::Leaf(Leaf::Floats(a)), Value::Leaf(Leaf::Floats(b))) => {
+                let near =
+                    |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-6 || a.to_bits() == b.to_bits();
+                assert!(a.iter().zip(&**b).all(near), "{a:?} and {b:?}");
+            }
+            (Value::Leaf(_), _) | (Value::Placement(_), _) | (Value::Function(_), _) => {
+                assert_eq!(format!("{whole:?}"), format!("{parts:?}"));
+            }
+            _ => {
+                assert_eq!(whole_kind(whole), whole_kind(parts));
+                assert_eq!(items(whole).len(), items(parts).len());
+                left.extend(items(whole).iter().zip(items(parts)));
+            }
+        }
+    }
+}
+
+fn whole_kind(value: &Value) -> std::mem::Discriminant<Value> {
+    std::mem::discriminant(value)
 }

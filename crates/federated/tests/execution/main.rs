@@ -4,4 +4,5 @@ mod bench;
 mod deep;
 mod operations;
 mod scopes;
+mod split;
 mod threads;

@@ -190,7 +190,7 @@ impl BlockObject {
         py: Python<'py>,
     ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyList>,))> {
         let make = py.import("stator._stator")?.getattr("federated")?.getattr("_block_from_calls");
-        Ok((make?, (pickling::calls(py, &self.block)?,)))
+        Ok((make?, (pickling::calls(py, &self.block, false)?,)))
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

@@ -9,12 +9,18 @@ use rustc_hash::FxHashMap;
 use stator_federated::ast::{BlockKind, BuildingBlock, Key, walk};
 
 use super::{data, literals};
+use crate::federated::execution::{computation, payload};
 use crate::federated::types::{self, containers, placements};
-use crate::federated::wire;
+use crate::federated::{blocks, wire};
 
 /// The row of calls that makes a tree: for each the class's name, and its arguments, where a block is
 /// its place in the row.
-pub fn calls<'py>(py: Python<'py>, root: &BuildingBlock) -> PyResult<Bound<'py, PyList>> {
+/// With `functions` a Python function is an argument too, which `pickle` may know how to write.
+pub fn calls<'py>(
+    py: Python<'py>,
+    root: &BuildingBlock,
+    functions: bool,
+) -> PyResult<Bound<'py, PyList>> {
     let blocks = walk::distinct(root);
     let places: FxHashMap<usize, usize> =
         blocks.iter().enumerate().map(|(at, block)| (block.address(), at)).collect();
@@ -67,6 +73,11 @@ pub fn calls<'py>(py: Python<'py>, root: &BuildingBlock) -> PyResult<Bound<'py, 
                 ("Literal", (literals::from_array(py, array)?, ty()?)).into_pyobject(py)?
             }
             BlockKind::Compiled(of) => {
+                if functions && let Some(arguments) = payload::python_function(py, of, block.ty())?
+                {
+                    row.append(("callable_computation", arguments))?;
+                    continue;
+                }
                 let bytes: Bound<'_, PyBytes> = wire::block_to_bytes(py, block)?;
                 ("CompiledComputation", (bytes, &*of.name, ty()?)).into_pyobject(py)?
             }
@@ -74,6 +85,16 @@ pub fn calls<'py>(py: Python<'py>, root: &BuildingBlock) -> PyResult<Bound<'py, 
         row.append(call)?;
     }
     Ok(row)
+}
+
+/// The row of calls that makes a tree in another process, Python functions in it as they are.
+#[pyfunction]
+fn calls_with_functions<'py>(block: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    let py = block.py();
+    match blocks::unwrap(block) {
+        Some(block) => calls(py, &block, true),
+        None => calls(py, &computation(block)?.0, true),
+    }
 }
 
 /// The tree that a row of calls makes: what `pickle` calls.
@@ -121,5 +142,6 @@ fn _block_from_calls<'py>(row: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyAny
 
 /// Adds what `pickle` calls.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(calls_with_functions, module)?)?;
     module.add_function(wrap_pyfunction!(_block_from_calls, module)?)
 }

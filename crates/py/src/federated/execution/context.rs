@@ -98,32 +98,10 @@ impl LocalContext {
         arg: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (block, ty) = computation(comp)?;
-        let Some(function) = ty.as_function() else {
-            let error =
-                Error::new(Class::Value, "only a computation of a function type can be run");
-            return Err(raise(&error.expected("a function").found(&ty)));
-        };
+        let threads = self.threads();
         let kernels = Arc::new(PythonKernels::new(py, self.exact)?);
-        let interpreter =
-            |clients| Interpreter::new(&kernels).clients(clients).threads(self.threads());
-        let evaluate = |block: &BuildingBlock| {
-            interpreter(self.clients).evaluate(block).map_err(|Raised(error)| error)
-        };
-        let known = self.clients.map(|clients| (clients, "this context".to_owned()));
-        let mut conversion = Conversion::new("the argument", &evaluate, known);
-        let argument = match (&function.parameter, arg) {
-            (Some(parameter), Some(arg)) => Some(conversion.convert(arg, parameter)?),
-            (None, None) => None,
-            (Some(parameter), None) => {
-                let error = Error::new(Class::Type, "the computation needs an argument");
-                return Err(raise(&error.expected(parameter).found("no argument")));
-            }
-            (None, Some(_)) => {
-                let error = Error::new(Class::Type, "the computation takes no argument");
-                return Err(raise(&error.expected("no argument").found("an argument")));
-            }
-        };
-        let interpreter = interpreter(conversion.clients());
+        let (argument, clients) = given_argument(&kernels, &ty, arg, self.clients, threads)?;
+        let interpreter = Interpreter::new(&kernels).clients(clients).threads(threads);
         let run = || -> Result<Value<Leaf>, Raised> {
             let Value::Function(function) = interpreter.evaluate(&block)? else {
                 let error = Error::new(Class::Type, "the computation is no function");
@@ -132,12 +110,47 @@ impl LocalContext {
             interpreter.call(function, argument)
         };
         let value = run().map_err(|Raised(error)| error)?;
-        to_python(py, value, &function.result, Tensors::Numpy)
+        let of = ty.as_function().expect("it was called");
+        to_python(py, value, &of.result, Tensors::Numpy)
     }
 }
 
+/// The argument of a computation of this type, and how many clients there are: `clients`, or as many as the
+/// argument says.
+pub fn given_argument(
+    kernels: &Arc<PythonKernels>,
+    ty: &Type,
+    arg: Option<&Bound<'_, PyAny>>,
+    clients: Option<usize>,
+    threads: usize,
+) -> PyResult<(Option<Value<Leaf>>, Option<usize>)> {
+    let Some(function) = ty.as_function() else {
+        let error = Error::new(Class::Value, "only a computation of a function type can be run");
+        return Err(raise(&error.expected("a function").found(ty)));
+    };
+    let evaluate = |block: &BuildingBlock| {
+        let interpreter = Interpreter::new(kernels).clients(clients).threads(threads);
+        interpreter.evaluate(block).map_err(|Raised(error)| error)
+    };
+    let known = clients.map(|clients| (clients, "this context".to_owned()));
+    let mut conversion = Conversion::new("the argument", &evaluate, known);
+    let argument = match (&function.parameter, arg) {
+        (Some(parameter), Some(arg)) => Some(conversion.convert(arg, parameter)?),
+        (None, None) => None,
+        (Some(parameter), None) => {
+            let error = Error::new(Class::Type, "the computation needs an argument");
+            return Err(raise(&error.expected(parameter).found("no argument")));
+        }
+        (None, Some(_)) => {
+            let error = Error::new(Class::Type, "the computation takes no argument");
+            return Err(raise(&error.expected("no argument").found("an argument")));
+        }
+    };
+    Ok((argument, conversion.clients()))
+}
+
 /// The tree and the type of a computation.
-fn computation(comp: &Bound<'_, PyAny>) -> PyResult<(BuildingBlock, Type)> {
+pub fn computation(comp: &Bound<'_, PyAny>) -> PyResult<(BuildingBlock, Type)> {
     let ty = types::expect_type(&comp.getattr("type_signature")?, "comp.type_signature")?;
     match tree(comp)? {
         Some(block) => Ok((block, ty)),

@@ -108,6 +108,11 @@ fn full(py: pyo3::Python<'_>, value: &Bound<'_, PyAny>, ty: &TensorType) -> PyRe
     Ok(Leaf::new(scalar_or_array(made)?))
 }
 
+/// Whether sums of tensors are rounded to their type.
+fn is_rounded(ty: &TensorType) -> bool {
+    matches!(ty.dtype.kind(), Kind::Float | Kind::Complex)
+}
+
 /// Two tensors of the same library.
 fn alike<'py>(
     left: &Bound<'py, PyAny>,
@@ -242,12 +247,38 @@ impl Kernels for Python {
     }
 
     fn sum(&self, leaves: &[&Leaf], how: Sum<'_>, ty: &TensorType) -> Result<Leaf, Raised> {
-        if matches!(ty.dtype.kind(), Kind::Float | Kind::Complex) {
+        if is_rounded(ty) {
             return attached(|py| Ok(Leaf::new(sums::sum(py, leaves, how, ty)?)));
         }
         let Some((first, rest)) = leaves.split_first() else { return self.zero(ty) };
         let add = |so_far: Leaf, next: &&Leaf| self.combine(Combine::Add, &so_far, next, ty);
         rest.iter().try_fold((*first).clone(), add)
+    }
+
+    fn partial_sum(
+        &self,
+        leaves: &[&Leaf],
+        weights: Option<&[f64]>,
+        ty: &TensorType,
+    ) -> Result<Leaf, Raised> {
+        if is_rounded(ty) {
+            return attached(|py| Ok(Leaf::new(sums::partial(py, leaves, weights, ty)?)));
+        }
+        self.sum(leaves, Sum::default(), ty)
+    }
+
+    fn merge_sums(&self, left: &Leaf, right: &Leaf, ty: &TensorType) -> Result<Leaf, Raised> {
+        if is_rounded(ty) {
+            return attached(|py| Ok(Leaf::new(sums::merge(py, left, right, ty)?)));
+        }
+        self.combine(Combine::Add, left, right, ty)
+    }
+
+    fn round(&self, sum: &Leaf, by: Option<f64>, ty: &TensorType) -> Result<Leaf, Raised> {
+        if is_rounded(ty) {
+            return attached(|py| Ok(Leaf::new(sums::round(py, sum, by, ty)?)));
+        }
+        Ok(sum.clone())
     }
 
     fn number(&self, leaf: &Leaf) -> Result<f64, Raised> {

@@ -8,18 +8,22 @@ mod hidden;
 mod kernels;
 mod leaf;
 mod owned;
+mod parts;
 mod pause;
 pub mod payload;
 mod results;
 mod sums;
 mod threads;
+mod travel;
 
+pub use context::computation;
 use pyo3::prelude::*;
 
 /// Adds what users see of execution.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     cardinalities::register(module)?;
     hidden::register(module)?;
+    parts::register(module)?;
     payload::register(module)?;
     context::register(module)
 }

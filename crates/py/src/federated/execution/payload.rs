@@ -264,7 +264,7 @@ pub fn data(py: Python<'_>, data: &Data, ty: &Type) -> PyResult<Value<Leaf>> {
 /// of its argument one by one if `unpack`, with its one argument otherwise. `program` is the type's
 /// address and the content of a program that does the same, which is what is serialized.
 #[pyfunction]
-#[pyo3(signature = (function, type_signature, *, name, declared=None, unpack=false, program=None))]
+#[pyo3(signature = (function, type_signature, name, declared=None, unpack=false, program=None))]
 fn callable_computation<'py>(
     function: Py<PyAny>,
     type_signature: &Bound<'py, PyAny>,
@@ -284,6 +284,24 @@ fn callable_computation<'py>(
     let payload = Arc::new(Callable { function, unpack, declared, program });
     let compiled = Compiled { name: name.into(), payload };
     blocks::wrap(type_signature.py(), &BuildingBlock::compiled(compiled, ty))
+}
+
+/// What [`callable_computation`] makes a compiled computation of in another process, if it runs a Python function:
+/// a program goes as its bytes.
+pub fn python_function<'py>(
+    py: Python<'py>,
+    compiled: &Compiled,
+    ty: &Type,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    match compiled.payload.as_any().downcast_ref::<Callable>() {
+        Some(Callable { function, unpack, declared, program: None }) => {
+            let of = types::wrap(py, ty)?;
+            (function.bind(py), of, &*compiled.name, declared.as_deref(), *unpack)
+                .into_pyobject(py)
+                .map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// A Python function as a computation; see [`callable_computation`].

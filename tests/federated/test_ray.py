@@ -1,0 +1,365 @@
+"""Computations on a cluster of two nodes: results, and what happens when something is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stator.federated as fl
+from stator.federated.execution import LocalContext
+
+pytest.importorskip("ray", reason="Ray isn't installed")
+pytest.importorskip("torch")
+
+import ray
+import torch
+from ray.cluster_utils import Cluster
+from torch import nn
+
+from stator.federated import learning
+from stator.federated.ray import RayContext, RetryableError, UnsendableError
+
+from .classifiers import classifier, drawn_clients
+from .test_parts import bits, drawn
+
+INTS = fl.FederatedType(np.int32, fl.CLIENTS)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Two processors each: one for the context that tests share, one for those of their own.
+    node = {"num_cpus": 2, "object_store_memory": 100 << 20}
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    cluster.add_node(**node)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def context(cluster: Any) -> Iterator[RayContext]:
+    with RayContext(address=cluster.address, workers=2, chunk=3) as context:
+        yield context
+
+
+def mapping(function: Any) -> Any:
+    """A sum of what a Python function gives for what clients hold."""
+    work = fl.local_computation(np.int32, result=np.int32)(function)
+
+    @fl.federated_computation(INTS)
+    def mapped(values):
+        return fl.federated_sum(fl.federated_map(work, values))
+
+    return mapped
+
+
+def test_results_are_those_of_the_local_context(context: RayContext) -> None:
+    kind = fl.FederatedType(fl.TensorType(np.float32, [3]), fl.CLIENTS)
+
+    @fl.federated_computation(kind, fl.FederatedType(np.float32, fl.CLIENTS))
+    def made(values, weights):
+        return (
+            fl.federated_sum(values),
+            fl.federated_mean(values, weight=weights),
+            fl.federated_max(values),
+            fl.federated_collect(weights),
+        )
+
+    arguments = drawn(np.float32), [np.float32(at / 3) for at in range(23)]
+    expected = made(*arguments)
+    with fl.framework.get_context_stack().install(context):
+        assert bits(made(*arguments)) == bits(expected)
+        # The second time workers know it.
+        assert bits(made(*arguments)) == bits(expected)
+
+
+def test_it_says_where_clients_work(context: RayContext) -> None:
+    here = os.getpid()
+    pids = context.invoke(mapping(lambda x: np.int32(os.getpid() != here)), list(range(20)))
+    assert pids == 20
+
+
+@pytest.mark.parametrize(("workers", "chunk"), [(1, 2), (2, 5)])
+def test_training_agrees_to_the_bit(cluster: Any, workers: int, chunk: int) -> None:
+    process, clients = training()
+    state = process.initialize()
+    with fl.framework.get_context_stack().install(LocalContext(exact=True)):
+        expected = process.run(state, [clients] * 2)
+    with RayContext(workers=workers, chunk=chunk, exact=True) as context:
+        with fl.framework.get_context_stack().install(context):
+            found = process.run(state, [clients] * 2)
+    assert bits(found) == bits(expected)
+
+
+def training() -> Any:
+    """A process, and the rows of eleven clients, of which one has none."""
+    torch.manual_seed(0)
+    process = learning.build_fed_avg(classifier(nn.Linear(4, 3), 4), steps=2)
+    return process, drawn_clients((3, 5, 5, 0, 5, 2, 5, 5, 1, 5, 5), 0)
+
+
+def test_clients_at_once_agree_up_to_rounding(context: RayContext) -> None:
+    process, clients = training()
+    state = process.initialize()
+    expected, _ = process.next(state, clients)
+    with fl.framework.get_context_stack().install(context):
+        found, _ = process.next(state, clients)
+    for name, weights in expected["weights"].items():
+        np.testing.assert_allclose(found["weights"][name], weights, rtol=1e-5, atol=1e-6)
+
+
+def test_a_round_that_is_wrong_names_the_client(context: RayContext) -> None:
+    process, clients = training()
+    clients[4]["inputs"][0, 0] = np.nan
+    state = process.initialize()
+    messages = []
+    for installed in (LocalContext(), context):
+        with fl.framework.get_context_stack().install(installed):
+            with pytest.raises(learning.ClientError) as caught:
+                process.next(state, clients)
+        messages.append((str(caught.value), caught.value.client))
+    assert messages[0] == messages[1]
+    assert messages[0][1] == 4
+
+
+def test_a_failure_names_the_first_client_and_the_line(context: RayContext) -> None:
+    def fail(x):
+        if x in (7, 13):
+            raise ValueError(f"no {x}")  # here
+        time.sleep(0.01 * (x < 7))
+        return x
+
+    with pytest.raises(ValueError, match="no 7") as caught:
+        context.invoke(mapping(fail), list(range(20)))
+    assert caught.value.__notes__ == ["at client 7"]
+    assert f'{__file__}", line' in str(caught.value.__cause__)
+    assert "# here" in str(caught.value.__cause__)
+    # The workers go on.
+    assert context.invoke(mapping(lambda x: x), list(range(20))) == 190
+
+
+def test_exceptions_that_cannot_travel_are_told(context: RayContext) -> None:
+    class TwoArgumentsError(Exception):
+        def __init__(self, text: str, code: int) -> None:
+            super().__init__(text)
+
+    def fail(x):
+        raise TwoArgumentsError("wrong", 3)
+
+    with pytest.raises(RuntimeError, match="TwoArgumentsError: wrong") as caught:
+        context.invoke(mapping(fail), [1])
+    assert caught.value.__notes__ == ["at client 0"]
+
+
+def test_functions_that_cannot_travel_are_named(context: RayContext) -> None:
+    lock = threading.Lock()
+
+    def locked(x):
+        with lock:
+            return x
+
+    with pytest.raises(UnsendableError) as caught:
+        context.invoke(mapping(locked), [1, 2])
+    lines = str(caught.value).splitlines()
+    assert "`locked`" in lines[0] and "cannot pickle '_thread.lock' object" in lines[0]
+    assert lines[2].startswith("  hint:")
+    # The server's own functions needn't travel.
+    at_server = fl.local_computation(np.int32, result=np.int32)(locked)
+
+    @fl.federated_computation(INTS)
+    def total(values):
+        return fl.federated_map(at_server, fl.federated_sum(values))
+
+    assert context.invoke(total, [1, 2]) == 3
+
+
+def test_functions_that_workers_cannot_import_are_told(context: RayContext) -> None:
+    with pytest.raises(UnsendableError, match="a worker can't read the computation: ModuleNot"):
+        context.invoke(mapping(bits), [1, 2])
+
+
+def test_functions_are_sent_again_when_they_change(context: RayContext) -> None:
+    added = [1]
+    computation = mapping(lambda x: np.int32(x + added[0]))
+    assert context.invoke(computation, [1, 2]) == 5
+    added[0] = 10
+    assert context.invoke(computation, [1, 2]) == 23
+
+
+def test_a_worker_that_dies_is_replaced(context: RayContext, tmp_path: Path) -> None:
+    def die_once(x):
+        if x == 10 and not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    computation = mapping(die_once)
+    assert context.invoke(computation, list(range(20))) == 190
+    assert (tmp_path / "died").exists()
+    # The new one was sent what it hadn't got.
+    assert context.invoke(computation, list(range(20))) == 190
+
+
+def test_what_cannot_be_done_can_be_tried_again(cluster: Any, tmp_path: Path) -> None:
+    def die(x):
+        if x == 4 and not (tmp_path / "well").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    computation = mapping(die)
+    with RayContext(workers=1, chunk=3, attempts=2) as context:
+        with pytest.raises(RetryableError) as caught:
+            context.invoke(computation, list(range(8)))
+        assert str(caught.value).startswith(
+            "the work of clients 3 to 5 couldn't be done in 2 attempts: "
+        )
+        (tmp_path / "well").touch()
+        assert context.invoke(computation, list(range(8))) == 28
+
+
+def test_slow_clients_are_done_elsewhere(cluster: Any, tmp_path: Path) -> None:
+    def hang_once(x):
+        if x == 4 and not (tmp_path / "hung").exists():
+            (tmp_path / "hung").touch()
+            time.sleep(600)
+        return x
+
+    with RayContext(workers=2, chunk=2, timeout=3.0) as context:
+        assert context.invoke(mapping(hang_once), list(range(8))) == 28
+    assert (tmp_path / "hung").exists()
+
+
+def test_a_node_that_is_lost(cluster: Any, tmp_path: Path) -> None:
+    node = cluster.add_node(num_cpus=1, resources={"lost": 1}, object_store_memory=100 << 20)
+    cluster.wait_for_nodes()
+
+    def wait(x):
+        (tmp_path / f"begun {x}").touch()
+        while x == 0 and not (tmp_path / "lost").exists():
+            time.sleep(0.01)
+        return x
+
+    def lose() -> None:
+        while not (tmp_path / "begun 0").exists():
+            time.sleep(0.01)
+        cluster.remove_node(node, allow_graceful=False)
+        (tmp_path / "lost").touch()
+
+    # The worker needs what the node has. Another node with that comes later.
+    options = {"resources": {"lost": 0.001}}
+    with RayContext(workers=1, chunk=2, attempts=5, options=options) as context:
+        assert context.invoke(mapping(lambda x: x), [1, 2]) == 3
+        spare = cluster.add_node(num_cpus=1, resources={"lost": 1}, object_store_memory=100 << 20)
+        thread = threading.Thread(target=lose)
+        thread.start()
+        assert context.invoke(mapping(wait), list(range(6))) == 15
+        thread.join()
+    cluster.remove_node(spare)
+
+
+def test_random_numbers_are_the_clients_own(cluster: Any) -> None:
+    row = fl.TensorType(np.float32, [4])
+
+    @fl.local_computation(row)
+    def noise(x):
+        return x + torch.randn(4)
+
+    @fl.federated_computation(fl.FederatedType(row, fl.CLIENTS))
+    def noised(values):
+        return fl.federated_map(noise, values)
+
+    values = [np.zeros(4, np.float32)] * 6
+    found = []
+    for workers in (1, 2):
+        with RayContext(workers=workers, chunk=2) as context:
+            first, second = context.invoke(noised, values), context.invoke(noised, values)
+            found.append(bits([first, second]))
+            rows = {row.tobytes() for row in (*first, *second)}
+            assert len(rows) == 12
+    # Chunks draw the same, whoever does them.
+    assert found[0] == found[1]
+
+
+def test_what_is_not_split_runs_here(context: RayContext, caplog: pytest.LogCaptureFixture) -> None:
+    @fl.federated_computation(fl.FunctionType(np.int32, np.int32), np.int32)
+    def applied(function, x):
+        return function(x)
+
+    double = fl.local_computation(lambda x: x * 2, np.int32)
+    with caplog.at_level("INFO", "stator.federated"):
+        with fl.framework.get_context_stack().install(context):
+            assert applied(double, 4) == 8
+    assert "runs in this process: its argument has functions" in caplog.text
+
+
+def test_settings_are_checked_and_a_closed_context_says_so(cluster: Any) -> None:
+    with pytest.raises(ValueError, match="`chunk` must be 1 or more, not 0"):
+        RayContext(chunk=0)
+    context = RayContext(workers=1)
+    context.close()
+    context.close()
+    assert repr(context) == "RayContext(None, closed)"
+    with pytest.raises(RuntimeError, match="this RayContext is closed"):
+        context.invoke(mapping(lambda x: x), [1])
+
+
+def test_a_cluster_of_its_own() -> None:
+    """It begins and ends with the context, says nothing, and leaves no process behind."""
+    program = """
+        import os, subprocess, sys
+        import numpy as np
+        import stator.federated as fl
+
+        assert "ray" not in sys.modules
+        from stator.federated.ray import RayContext
+
+        @fl.federated_computation(fl.FederatedType(np.float32, fl.CLIENTS))
+        def mean(values):
+            return fl.federated_mean(values)
+
+        with RayContext(workers=1) as context:
+            fl.framework.set_default_context(context)
+            print(mean([1.0, 2.0, 6.0]))
+            assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+        children = subprocess.run(
+            ["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True
+        ).stdout.split()
+        assert set(children) <= {"ps"}, children
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("3.0\n", "", 0)
+
+
+def test_without_ray_it_says_what_is_needed() -> None:
+    program = """
+        import sys
+        sys.modules["ray"] = None
+        import stator.federated
+        try:
+            import stator.federated.ray
+        except ModuleNotFoundError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
+    )
+    assert "`stator.federated.ray` needs Ray" in done.stdout
+    assert "pip install 'stator[ray]'" in done.stdout
