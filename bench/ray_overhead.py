@@ -29,16 +29,16 @@ def total(values: Any) -> Any:
     return fl.federated_sum(values)
 
 
-@fl.federated_computation(fl.FederatedType(ROW, fl.SERVER), fl.FederatedType(ROW, fl.CLIENTS))
-def round_of(weights: Any, values: Any) -> Any:
-    """The mean of what clients make of a program."""
-    return fl.federated_mean(fl.federated_map(step, (fl.federated_broadcast(weights), values)))
-
-
 @fl.local_computation(ROW, ROW)
 def step(weights: Any, values: Any) -> Any:
     """Next to nothing."""
     return weights - values
+
+
+@fl.federated_computation(fl.FederatedType(ROW, fl.SERVER), fl.FederatedType(ROW, fl.CLIENTS))
+def round_of(weights: Any, values: Any) -> Any:
+    """The mean of what clients make of a program."""
+    return fl.federated_mean(fl.federated_map(step, (fl.federated_broadcast(weights), values)))
 
 
 def seconds(call: Callable[[], Any]) -> float:

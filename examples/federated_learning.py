@@ -3,14 +3,18 @@
 scikit-learn's digits are split over clients, each with its own mixture of them (drawn from a
 Dirichlet distribution). FedAvg, FedProx, FedAdam, SCAFFOLD and DP-FedAvg train the same network;
 the accuracy is that on rows that no client has. In the middle the state goes through a file, as
-after an interruption. What DP-FedAvg costs is printed where `dp-accounting` is installed.
+after an interruption. What DP-FedAvg costs is printed where `dp-accounting` is installed. Where Ray
+is, FedAvg goes on with the clients on two nodes, and a worker is killed in the middle of a round.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
+import signal
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -135,6 +139,62 @@ def run(clients: int, rounds: int) -> dict[str, float]:
     }
 
 
+def run_on_two_nodes(clients: int, rounds: int) -> bool:
+    """Trains on a cluster of two nodes, of which a worker is killed in the middle of a round, and
+    here: whether both give the same to the bit."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    from stator.federated.execution import LocalContext
+    from stator.federated.ray import RayContext
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    model = learning.Model(
+        network(),
+        nn.functional.cross_entropy,
+        inputs=fl.TensorType(np.float32, [None, PIXELS]),
+        labels=fl.TensorType(np.int64, [None]),
+    )
+    process = learning.build_fed_avg(model, steps=5)
+    state, (data, _) = process.initialize(), split(clients)
+
+    def own_process(client: Any) -> Any:
+        return os.getpid()
+
+    of_client = fl.local_computation(np.int32, result=np.int64)(own_process)
+
+    @fl.federated_computation(fl.FederatedType(np.int32, fl.CLIENTS))
+    def processes(clients: Any) -> Any:
+        return fl.federated_map(of_client, clients)
+
+    state, (data, _) = process.initialize(), split(clients)
+    found = []
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        cluster.add_node(num_cpus=1)
+        with RayContext(address=cluster.address, exact=True, chunk=4) as on_nodes:
+            for context in (on_nodes, LocalContext(exact=True)):
+                with fl.framework.get_context_stack().install(context):
+                    if context is on_nodes:
+                        process.next(state, data)
+                        doomed = int(processes(list(range(len(data))))[-1])
+                        threading.Timer(0.05, os.kill, (doomed, signal.SIGKILL)).start()
+                    start = time.perf_counter()
+                    ended, _ = process.run(state, [data] * rounds)
+                    seconds = time.perf_counter() - start
+                where = "two nodes, a worker killed" if context is on_nodes else "this process"
+                print(
+                    f"FedAvg    {rounds} rounds of {len(data)} clients in {seconds:.1f} s: {where}"
+                )
+                found.append(ended["weights"])
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    same = all(np.array_equal(found[0][name], found[1][name]) for name in found[0])
+    print(f"          the same weights to the bit: {same}")
+    return same
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m examples.federated_learning")
@@ -142,6 +202,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     run(options.clients, options.rounds)
+    if importlib.util.find_spec("ray") is None:
+        print("Ray isn't installed: nothing runs on two nodes")
+    else:
+        run_on_two_nodes(options.clients, 4)
 
 
 if __name__ == "__main__":

@@ -45,3 +45,9 @@ def test_learning(capsys: pytest.CaptureFixture[str]) -> None:
     # Noise for eight clients leaves little.
     assert 0 <= private <= 1
     assert "FedAdam   10 rounds of 8 clients" in capsys.readouterr().out
+
+
+def test_learning_on_two_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray", reason="Ray isn't installed")
+    assert federated_learning.run_on_two_nodes(clients=12, rounds=2)
+    assert "two nodes, a worker killed" in capsys.readouterr().out

@@ -236,7 +236,7 @@ def test_slow_clients_are_done_elsewhere(cluster: Any, tmp_path: Path) -> None:
             time.sleep(600)
         return x
 
-    with RayContext(workers=2, chunk=2, timeout=3.0) as context:
+    with RayContext(workers=2, chunk=2, timeout=4.0) as context:
         assert context.invoke(mapping(hang_once), list(range(8))) == 28
     assert (tmp_path / "hung").exists()
 

@@ -156,7 +156,7 @@ class RayContext(_native.HiddenInvoke, SyncContext):
         torch = sys.modules.get("torch")
         seed = 0 if torch is None else torch.initial_seed()
         try:
-            program = _Stored(found.program())
+            program = found.stored()
             broadcast = _Stored(sent, f"{call} {stage}")
         except ray.exceptions.RayError as error:
             raise RetryableError(f"the cluster can't store what clients need: {error}") from error
@@ -201,24 +201,28 @@ class _Computation:
         # It lives as long as its number is known.
         self._comp = comp
         self.split: Any = _native.split_computation(comp)
-        self._bytes: bytes | None = None
+        self._stored: _Stored | None = None
+        self._has_functions = True
 
-    def program(self) -> bytes:
-        """As workers get it. Python functions may have changed since the last time."""
-        if self._bytes is None:
+    def stored(self) -> _Stored:
+        """As workers get it."""
+        # Python functions may have changed since the last time.
+        if self._stored is None or self._has_functions:
             row = _native.calls_with_functions(self._comp)
-            if any(name == "callable_computation" for name, _ in row):
-                return _dumps(row)
-            self._bytes = cloudpickle.dumps(row)
-        return self._bytes
+            self._has_functions = any(name == "callable_computation" for name, _ in row)
+            data = _dumps(row)
+            name = hashlib.sha256(data).hexdigest()
+            if self._stored is None or self._stored.name != name:
+                self._stored = _Stored(data, name)
+        return self._stored
 
 
 class _Stored:
     """Something in the cluster's store."""
 
-    def __init__(self, value: Any, name: str | None = None) -> None:
+    def __init__(self, value: Any, name: str) -> None:
         self._value = value
-        self.name = hashlib.sha256(value).hexdigest() if name is None else name
+        self.name = name
         self.store()
 
     def store(self) -> None:
