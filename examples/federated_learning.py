@@ -149,6 +149,8 @@ def run_on_two_nodes(clients: int, rounds: int) -> bool:
     from stator.federated.ray import RayContext
 
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # As workers have it: with more, PyTorch rounds otherwise.
+    torch.set_num_threads(1)
     model = learning.Model(
         network(),
         nn.functional.cross_entropy,

@@ -49,5 +49,9 @@ def test_learning(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_learning_on_two_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray", reason="Ray isn't installed")
-    assert federated_learning.run_on_two_nodes(clients=12, rounds=2)
+    threads = torch.get_num_threads()
+    try:
+        assert federated_learning.run_on_two_nodes(clients=12, rounds=2)
+    finally:
+        torch.set_num_threads(threads)
     assert "two nodes, a worker killed" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import signal
 import subprocess
@@ -210,6 +211,8 @@ def test_a_worker_that_dies_is_replaced(context: RayContext, tmp_path: Path) -> 
     assert (tmp_path / "died").exists()
     # The new one was sent what it hadn't got.
     assert context.invoke(computation, list(range(20))) == 190
+    time.sleep(0.5)
+    assert type(builtins.print).__name__ == "builtin_function_or_method"
 
 
 def test_what_cannot_be_done_can_be_tried_again(cluster: Any, tmp_path: Path) -> None:

@@ -267,6 +267,8 @@ def _name(comp: Any) -> str:
 
 def _join(address: str | None, workers: int | None) -> bool:
     """Joins a cluster; whether it is a new one."""
+    # Where a worker dies Ray would put a function of its own in the place of `print`.
+    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
     if ray.is_initialized():
         return False
     # Nothing is told to anybody, nor printed.
