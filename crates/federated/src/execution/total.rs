@@ -21,6 +21,16 @@ impl Total {
         Self { rows: vec![vec![0.0; count]; 2], lost: vec![0.0; count] }
     }
 
+    /// The total that has these rows, of which there is one at least.
+    #[must_use]
+    pub fn from_rows(mut rows: Vec<Vec<f64>>) -> Self {
+        let count = rows[0].len();
+        if rows.len() == 1 {
+            rows.push(vec![0.0; count]);
+        }
+        Self { rows, lost: vec![0.0; count] }
+    }
+
     /// The sum of these numbers, rounded once.
     #[must_use]
     pub fn of(numbers: &[f64]) -> f64 {
@@ -190,6 +200,8 @@ mod tests {
                     let mut part = Total::new(1);
                     chunk.iter().for_each(|number| part.add(&[*number], 1.0));
                     part.into_rows().iter().for_each(|row| whole.add(row, 1.0));
+                    // On its way to another process.
+                    whole = Total::from_rows(whole.into_rows());
                 }
                 assert_eq!(whole.finish(None, DType::Float64)[0].to_bits(), expected);
             }

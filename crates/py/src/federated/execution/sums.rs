@@ -185,10 +185,10 @@ fn read(py: Python<'_>, leaf: &Leaf, ty: &TensorType) -> PyResult<Unrounded> {
     sizes.remove(0);
     let row = PyBuffer::<f64>::get(&wide_row(leaf, false)?)?.to_vec(py)?;
     let count = numbers(&sizes, ty);
-    let mut total = Total::new(count);
-    if count > 0 {
-        row.chunks(count).for_each(|row| total.add(row, 1.0));
-    }
+    let total = match count {
+        0 => Total::new(0),
+        _ => Total::from_rows(row.chunks(count).map(<[f64]>::to_vec).collect()),
+    };
     Ok(Unrounded { total, sizes, in_torch: is_torch(leaf)? })
 }
 
