@@ -43,8 +43,8 @@ class RayContext(_native.HiddenInvoke, SyncContext):
     like that runs in this process: `logging.getLogger("stator.federated")` says why at INFO.
 
     clients: how many clients there are, where arguments don't say.
-    address: of the cluster to join. Where nothing is said, the one that this process is in, and
-        otherwise one on this machine, which ends with the context.
+    address: of the cluster to join, unless this process is in one. Where nothing is said, it is
+        one on this machine, which ends with the context.
     workers: how many processes do clients' work; as many as the cluster has processors.
     exact: whether a tensor program runs for one client after the other, as in `LocalContext`.
     chunk: how many clients a worker does at a time. Where nothing is said at most 256, and so few
