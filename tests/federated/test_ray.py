@@ -199,7 +199,11 @@ def test_functions_are_sent_again_when_they_change(context: RayContext) -> None:
     assert context.invoke(computation, [1, 2]) == 23
 
 
-def test_a_worker_that_dies_is_replaced(context: RayContext, tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_replaced(
+    context: RayContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "stator.federated")
+
     def die_once(x):
         if x == 10 and not (tmp_path / "died").exists():
             (tmp_path / "died").touch()
@@ -209,10 +213,30 @@ def test_a_worker_that_dies_is_replaced(context: RayContext, tmp_path: Path) -> 
     computation = mapping(die_once)
     assert context.invoke(computation, list(range(20))) == 190
     assert (tmp_path / "died").exists()
+    assert "the work of clients 9 to 11 is done again: ActorDiedError" in caplog.text
     # The new one was sent what it hadn't got.
     assert context.invoke(computation, list(range(20))) == 190
     time.sleep(0.5)
     assert type(builtins.print).__name__ == "builtin_function_or_method"
+
+
+def test_an_interrupt_ends_what_workers_do(context: RayContext, tmp_path: Path) -> None:
+    def hang(x):
+        (tmp_path / "begun").touch()
+        time.sleep(600)
+        return x
+
+    def interrupt() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        context.invoke(mapping(hang), [1, 2, 3])
+    thread.join()
+    assert context.invoke(mapping(lambda x: x), [1, 2, 3]) == 6
 
 
 def test_lost_objects_are_stored_again(context: RayContext) -> None:

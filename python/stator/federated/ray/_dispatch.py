@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import logging
 import sys
 import threading
 import time
@@ -14,7 +15,9 @@ import ray
 from ray import cloudpickle
 
 from stator.federated._executors import RetryableError
-from stator.federated.ray._worker import Worker
+from stator.federated.ray._worker import Outcome, Worker
+
+_LOG = logging.getLogger("stator.federated")
 
 #: How many chunks a worker has: while it does one, the next is on its way.
 _DEPTH = 2
@@ -96,11 +99,10 @@ class Workers:
             run = _Run(job, self._processes, self._class, self._version)
             try:
                 run.run()
-            except Exception:
-                raise
-            except BaseException:
-                # An interrupt: nobody waits for what they do.
-                run.abandon()
+            except BaseException as error:
+                # Nobody waits for what they do, which may be something that never ends.
+                if not isinstance(error, Exception):
+                    run.abandon()
                 raise
             finally:
                 for process in self._processes:
@@ -211,8 +213,10 @@ class _Run:
         except ray.exceptions.RayError as error:
             self._lost(process, _text(error))
             return
-        chunk = process.chunks.pop(reference)
         process.since = time.monotonic()
+        self._take(process.chunks.pop(reference), outcome)
+
+    def _take(self, chunk: int, outcome: Outcome) -> None:
         if outcome[0] == "made":
             self._made[chunk] = outcome[1]
         elif outcome[0] == "lost":
@@ -233,11 +237,21 @@ class _Run:
 
     def _lost(self, process: _Process, why: str) -> None:
         """Replaces a worker, and has its chunks done by others."""
-        first, *others = process.chunks.values()
-        for chunk in others:
-            heapq.heappush(self._waiting, chunk)
+        references = list(process.chunks)
+        ended, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        for reference in ended:
+            try:
+                outcome = ray.get(reference)
+            except ray.exceptions.RayError:
+                continue
+            self._take(process.chunks.pop(reference), outcome)
         self._replace(process)
-        self._again(first, why)
+        # The first one that hasn't ended is what it did.
+        for at, chunk in enumerate(process.chunks.values()):
+            if at == 0:
+                self._again(chunk, why)
+            else:
+                heapq.heappush(self._waiting, chunk)
 
     def _again(self, chunk: int, why: str) -> None:
         self._tried[chunk] += 1
@@ -247,6 +261,7 @@ class _Run:
                 f"{why}\n"
                 "  hint:     nothing of this call counts; it may be called again"
             )
+        _LOG.info("%s is done again: %s", self._job.name(chunk), why)
         heapq.heappush(self._waiting, chunk)
 
     def _replace(self, process: _Process) -> None:
