@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import collections
 import logging
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -119,59 +120,151 @@ class _Runner:
         tensors = [_tensor(leaf) for leaf in _leaves((args, kwargs))]
         return _nested(self._program.gives, iter(self._program(*tensors)))
 
+    def flat(self, parameter: Any, result: Any) -> Flat | None:
+        """How it is run on the tensors in a value of type `parameter`, one after the other, to give
+        those of one of type `result`. `None`: it has to be called."""
+        program = self._program
+        inputs = _in_order(parameter, program.inputs, is_argument=True)
+        outputs = _in_order(result, program.outputs)
+        if inputs is None or outputs is None or not _are_fields(result, program.gives):
+            return None
+        return Flat(
+            run=program._linked.run,
+            apart=program._run,
+            check=program._checked,
+            varies=[None in sizes for sizes in inputs],
+            copies=program._copies,
+            marks=_MARKS.search(program.text) is not None,
+            is_pure=program._is_pure,
+            default_dtype=getattr(torch, program._native.default_dtype),
+            most_bytes=_BYTES,
+        )
+
+    def finished(self, results: list[Any], given: Sequence[torch.Tensor]) -> Any:
+        """What it gives, of what its operations gave for tensors."""
+        return _nested(self._program.gives, iter(self._program._finished(results, given)))
+
     @property
     def clients_at_once(self) -> int:
         """For how many clients executors run it at once. It doesn't depend on the machine."""
         is_given_up = self._is_right is False or self._failures >= _ATTEMPTS
         return 1 if is_given_up or not self._program.inputs else _AT_ONCE
 
-    def together(self, calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Any] | None:
-        """What it gives for each call; `None`: it is to be called for one after the other."""
+    def together(self, count: int, columns: list[torch.Tensor]) -> list[torch.Tensor] | None:
+        """What it gives for tensors with a first dimension of clients, with such a dimension.
+        `None`: it is to be run for one after the other."""
         try:
-            results = self._together(calls)
+            # The program may write to what it is given.
+            first = [column[0].clone() for column in columns] if self._is_right is None else []
+            made = self._program._run_together(count, columns)
+            if self._is_right is None:
+                alone = self._program(*first)
+                self._is_right = _are_close([output[0] for output in made], alone)
         except Exception as error:
-            # For one client alone it tells what is wrong; or nothing is.
-            self._failures += 1
-            _LOG.info("%r runs for one client after the other: %s", self._program, error)
+            self.failed(error)
             return None
-        if results is None:
+        if not self._is_right:
+            _LOG.info(
+                "%r runs for one client after the other: at once it gives something else",
+                self._program,
+            )
             return None
-        return [_nested(self._program.gives, iter(result)) for result in results]
+        return made
 
-    def _together(self, calls: Sequence[Any]) -> list[Sequence[torch.Tensor]] | None:
-        # What several clients have is one tensor.
-        known: dict[int, torch.Tensor] = {}
-        rows = []
-        for call in calls:
-            row = []
-            for leaf in _leaves(call):
-                if id(leaf) not in known:
-                    known[id(leaf)] = _tensor(leaf)
-                row.append(known[id(leaf)])
-            rows.append(row)
-        groups: dict[Any, list[int]] = {}
-        for index, row in enumerate(rows):
-            groups.setdefault(tuple(tensor.shape for tensor in row), []).append(index)
-        results: list[Any] = [None] * len(rows)
-        for indices in groups.values():
-            most = max(1, _BYTES // max(1, sum(tensor.nbytes for tensor in rows[indices[0]])))
-            for start in range(0, len(indices), most):
-                part = indices[start : start + most]
-                if len(part) == 1:
-                    results[part[0]] = self._program(*rows[part[0]])
-                    continue
-                made = self._program._run_together([rows[index] for index in part])
-                if self._is_right is None:
-                    self._is_right = _are_close(made[0], self._program(*rows[part[0]]))
-                if not self._is_right:
-                    _LOG.info(
-                        "%r runs for one client after the other: at once it gives something else",
-                        self._program,
-                    )
-                    return None
-                for index, result in zip(part, made, strict=True):
-                    results[index] = result
-        return results
+    def failed(self, error: Exception) -> None:
+        """It couldn't be run for several clients. For one alone it tells what is wrong; or nothing
+        is."""
+        self._failures += 1
+        _LOG.info("%r runs for one client after the other: %s", self._program, error)
+
+
+class Flat(NamedTuple):
+    """How a program is run on tensors alone."""
+
+    run: Any
+    """Its operations: given a tuple of tensors, they give a list."""
+    apart: Any
+    """The same with PyTorch set as the program expects it; given tensors."""
+    check: Any
+    """Raises if a tuple of tensors doesn't fit."""
+    varies: list[bool]
+    """For each input, whether its sizes differ between values of the type."""
+    copies: bool
+    """Whether it may write to its inputs."""
+    marks: bool
+    """Whether it may set something of them, such as that they need gradients."""
+    is_pure: bool
+    """Whether it surely draws no random numbers, so that it makes no difference when it runs."""
+    default_dtype: torch.dtype
+    most_bytes: int
+    """How large the inputs of several clients may be together."""
+
+
+# What sets something of a tensor, in a program's text.
+_MARKS = re.compile(r"requires_grad|detach_\(|backward|retain_grad|__set__|grad_fn|\.grad\b|hook")
+
+
+def _in_order(
+    of: Any, specs: Sequence[TensorSpec], *, is_argument: bool = False
+) -> list[tuple[int | None, ...]] | None:
+    """The sizes of the tensors in a value of a type, which are those of a program in this order;
+    `None` where they aren't."""
+    if of is None:
+        return None if specs else []
+    names = [name for name, _ in of.items()] if isinstance(of, _federated.StructType) else []
+    if is_argument and sorted(names, key=lambda name: name is not None) != names:
+        # Positional arguments come first.
+        return None
+    found = _tensor_types(of)
+    if found is None or len(found) != len(specs):
+        return None
+    for (dtype, sizes), spec in zip(found, specs, strict=True):
+        if dtype != spec.dtype or len(sizes) != len(spec.shape):
+            return None
+        # What the type leaves open the program has to leave open too.
+        if any(wanted not in (None, size) for size, wanted in zip(sizes, spec.shape, strict=True)):
+            return None
+    return [sizes for _, sizes in found]
+
+
+def _tensor_types(of: Any) -> list[tuple[Any, tuple[int | None, ...]]] | None:
+    """The element types and sizes of the tensors in a value of a type, as `_leaves` finds them."""
+    if isinstance(of, _federated.TensorType):
+        if of.shape is None:
+            return None
+        return [(getattr(torch, np.dtype(of.dtype).name, None), tuple(of.shape))]
+    if isinstance(of, _federated.SequenceType):
+        found = _tensor_types(of.element)
+        return None if found is None else [(dtype, (None, *sizes)) for dtype, sizes in found]
+    if not isinstance(of, _federated.StructType) or not _keeps_order(of):
+        return None
+    parts = [_tensor_types(field) for _, field in of.items()]
+    known = [part for part in parts if part is not None]
+    return [each for part in known for each in part] if len(known) == len(parts) else None
+
+
+def _keeps_order(of: Any) -> bool:
+    """Whether what is in a struct's container stands in the order of the struct's fields."""
+    kind, names = of.python_container, [name for name, _ in of.items()]
+    if kind in (None, tuple, list, dict, collections.OrderedDict):
+        return True
+    if issubclass(kind, tuple):
+        return list(getattr(kind, "_fields", ())) == names
+    if hasattr(kind, "__attrs_attrs__"):
+        return [attribute.name for attribute in kind.__attrs_attrs__] == names
+    return list(getattr(kind, "__dataclass_fields__", ())) == names
+
+
+def _are_fields(of: Any, structure: Structure | None) -> bool:
+    """Whether what a program gives has its fields where the type has them."""
+    if structure is None:
+        return isinstance(of, _federated.TensorType)
+    if not isinstance(of, _federated.StructType) or len(of) != len(structure.fields):
+        return False
+    return all(
+        wanted in (None, name) and _are_fields(field, inner)
+        for (name, field), (wanted, inner) in zip(of.items(), structure.fields, strict=True)
+    )
 
 
 _LOG = logging.getLogger("stator.federated")

@@ -20,7 +20,7 @@ import torch
 from stator import _stator
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.batching import NotBatchableError, run_together
-from stator._program_tracing.table import resolve
+from stator._program_tracing.table import draws_nothing, resolve
 from stator._program_tracing.tracing import Tracing
 from stator._suggest import describe
 from stator.errors import ProgramInputError
@@ -147,6 +147,11 @@ class TensorProgram(_stator.Runs):
         """The structure of the function's result around its outputs; `None` for a single tensor."""
         return _structure(self._native.gives)
 
+    @property
+    def _is_pure(self) -> bool:
+        """Whether it surely draws no random numbers: then it makes no difference when it runs."""
+        return all(draws_nothing(name) for name in self._native.names())
+
     def _run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Runs it on tensors of the types `inputs`, and returns those of `outputs`.
 
@@ -155,6 +160,12 @@ class TensorProgram(_stator.Runs):
         given = self._checked(tensors)
         with torch.inference_mode(False), torch.enable_grad():
             results = self._linked.run(given)
+        return self._finished(results, given)
+
+    def _finished(
+        self, results: Sequence[Any], given: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """The outputs, of what the operations gave for these inputs."""
         shared = {_memory(tensor) for tensor in (*given, *self._constants)}
         outputs = []
         for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
@@ -171,18 +182,16 @@ class TensorProgram(_stator.Runs):
             shared.add(_memory(outputs[-1]))
         return outputs
 
-    def _run_together(self, rows: Sequence[Sequence[torch.Tensor]]) -> list[tuple[Any, ...]]:
-        """What it gives for each row of tensors: they are of the same sizes, and there is one.
+    def _run_together(self, count: int, columns: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What it gives for inputs with a first dimension of clients, with such a dimension. It may
+        write to the inputs.
 
         Raises where it can't be run for all at once, and where it fails for one of them.
         """
-        self._checked(tuple(rows[0]))
-        columns = list(zip(*rows, strict=True))
-        for column, spec in zip(columns, self._types, strict=True):
-            if any(tensor.dtype != spec.dtype for tensor in column):
-                raise NotBatchableError("the element types differ")
+        self._checked(tuple(column[0] for column in columns))
         with torch.inference_mode(False):
-            results = run_together(self._linked.run, columns, copies=self._copies)
+            own = [column.clone() if column.is_inference() else column for column in columns]
+            results = run_together(self._linked.run, own, count)
         outputs = []
         for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
             if not isinstance(result, torch.Tensor):
@@ -190,8 +199,8 @@ class TensorProgram(_stator.Runs):
             output = result.detach()
             if not _is_of(output[0], _spec(dtype, sizes)):
                 raise NotBatchableError("what it gives for all at once is of another type")
-            outputs.append(output.unbind())
-        return list(zip(*outputs, strict=True))
+            outputs.append(output.contiguous())
+        return outputs
 
     def __repr__(self) -> str:
         inputs = ", ".join(str(spec) for spec in self.inputs)

@@ -174,9 +174,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     plain = TensorProgram._run_together
 
-    def noted(self: Any, rows: Any) -> Any:
-        made = plain(self, rows)
-        counts.append(len(rows))
+    def noted(self: Any, count: int, columns: Any) -> Any:
+        made = plain(self, count, columns)
+        counts.append(count)
         return made
 
     monkeypatch.setattr(TensorProgram, "_run_together", noted)
@@ -283,8 +283,8 @@ def test_code_that_gives_something_else_at_once_is_not_used(
 ) -> None:
     plain = TensorProgram._run_together
 
-    def off(self: Any, rows: Any) -> Any:
-        return [tuple(tensor + 1 for tensor in row) for row in plain(self, rows)]
+    def off(self: Any, count: int, columns: Any) -> Any:
+        return [tensor + 1 for tensor in plain(self, count, columns)]
 
     monkeypatch.setattr(TensorProgram, "_run_together", off)
     comp = computation(by_grad)
@@ -301,3 +301,72 @@ def test_a_context_says_whether_it_is_exact() -> None:
     again = pickle.loads(pickle.dumps(context))
     assert (again.clients, again.threads, again.exact) == (3, 2, True)
     assert not LocalContext().exact
+
+
+def as_array(values: Any) -> Any:
+    values = values.detach().numpy() if isinstance(values, torch.Tensor) else values
+    return np.array(values, np.float32, order="C")
+
+
+def read_only(array: Any) -> Any:
+    array.setflags(write=False)
+    return array
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x[::-1],
+        lambda x: np.asfortranarray(x),
+        lambda x: read_only(x.copy()),
+        lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+        lambda x: torch.from_numpy(x.copy()),
+        lambda x: torch.from_numpy(x.copy()).requires_grad_(),
+        lambda x: torch.from_numpy(x.T.copy()).T,
+        lambda x: x.tolist(),
+        lambda x: x.astype(">f4"),
+    ],
+)
+@pytest.mark.parametrize("exact", [True, False])
+def test_arguments_of_any_kind_and_layout(change: Any, exact: bool) -> None:
+    comp = computation(by_grad)
+    plain, given = rows(6), rows(6)
+    for of, other in zip(plain, given, strict=True):
+        of["x"] = as_array(change(of["x"].copy()))
+        other["x"] = change(other["x"])
+    # Some clients' arguments are as before: they stand in one tensor with the others.
+    given[2]["x"] = plain[2]["x"]
+    same(run(comp, model(), given, exact=exact, threads=1), run(comp, model(), plain, exact=True))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_callers_modes_make_no_difference(mode: Any, exact: bool) -> None:
+    for fn in (by_grad, by_backward, writes):
+        comp = computation(fn)
+        expected = run(comp, model(), rows(6), exact=True)
+        for threads in (1, 2):
+            with mode():
+                same(run(comp, model(), rows(6), exact=exact, threads=threads), expected)
+
+
+def test_sequences_of_clients_are_stacked(counted: list[int]) -> None:
+    of_row = fl.TensorType(np.float32, [3])
+    local = fl.local_computation(fl.SequenceType(of_row), of_row)(
+        lambda stacked, by: (stacked * by).sum(0)
+    )
+
+    @fl.federated_computation(
+        fl.FederatedType(fl.SequenceType(of_row), fl.CLIENTS), fl.FederatedType(of_row, fl.CLIENTS)
+    )
+    def mapped(values, by):
+        return fl.federated_map(local, (values, by))
+
+    drawn = np.random.default_rng(5)
+    given = [list(drawn.normal(size=(2 + at % 2, 3)).astype(np.float32)) for at in range(6)]
+    by = list(drawn.normal(size=(6, 3)).astype(np.float32))
+    found = run(mapped, given, by, threads=1)
+    assert sorted(counted) == [3, 3]
+    same(found, run(mapped, given, by, exact=True))
+    expected = [(np.stack(row) * times).sum(0) for row, times in zip(given, by, strict=True)]
+    same(found, expected)

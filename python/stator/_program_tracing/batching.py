@@ -27,35 +27,23 @@ class NotBatchableError(Exception):
 
 def run_together(
     run: Callable[[tuple[torch.Tensor, ...]], Sequence[Any]],
-    columns: Sequence[Sequence[torch.Tensor]],
-    *,
-    copies: bool,
+    columns: Sequence[torch.Tensor],
+    count: int,
 ) -> list[Any]:
     """What `run` gives, with a first dimension of clients.
 
-    columns: for each input, the clients' tensors: all of one shape, at least one.
-    copies: whether `run` may write to its inputs; the clients' tensors stay as they are.
+    columns: for each input, the clients' tensors in one, with a first dimension of clients, apart
+        from everybody's gradients.
 
     Raises `NotBatchableError` where the program can't be run in this way, and whatever it raises.
     """
-    count = len(columns[0])
 
     def batched(*tensors: torch.Tensor) -> tuple[Any, ...]:
         with _Gradients(count):
             return tuple(run(tensors))
 
-    with torch.no_grad():
-        inputs = [_together(column, copies) for column in columns]
     with torch.enable_grad(), _silence():
-        return list(torch.vmap(batched)(*inputs))
-
-
-def _together(column: Sequence[torch.Tensor], copies: bool) -> torch.Tensor:
-    """The clients' tensors as one, apart from the clients' gradients."""
-    first = column[0]
-    if not copies and not first.is_inference() and all(tensor is first for tensor in column):
-        return first.detach().expand(len(column), *first.shape)
-    return torch.stack(list(column))
+        return list(torch.vmap(batched)(*columns))
 
 
 _LOCK = threading.Lock()

@@ -14,6 +14,7 @@ import functools
 import math
 import re
 import sys
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ import torch
 
 from stator import _stator
 
-__all__ = ["is_method", "name_of", "resolve"]
+__all__ = ["draws_nothing", "is_method", "name_of", "resolve"]
 
 
 # Where else operations live, and how their names begin in a text.
@@ -122,6 +123,25 @@ def resolve(name: str) -> Any:
         ):
             return found
     raise ValueError(f"a tensor program names something that programs may not use: {name}")
+
+
+# What programs set of PyTorch for themselves.
+_MODES = frozenset({"torch._C._set_grad_enabled", "torch.set_grad_enabled"})
+
+
+@functools.cache
+def draws_nothing(name: str) -> bool:
+    """Whether what a name stands for surely draws no random numbers. It is known of Python's
+    operators, and of PyTorch's by their tags; functions written in Python may do anything."""
+    module, _, last = name.rpartition(".")
+    found = resolve(name)
+    if module == "operator" or name in _MODES or not callable(found):
+        return True
+    operation = getattr(torch.ops.aten, last, None)
+    if operation is None or isinstance(found, types.FunctionType) or not module.startswith("torch"):
+        return False
+    overloads = [getattr(operation, overload) for overload in operation.overloads()]
+    return not any(torch.Tag.nondeterministic_seeded in each.tags for each in overloads)
 
 
 def name_of(value: Any) -> str | None:

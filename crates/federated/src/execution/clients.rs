@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use super::machine::{Calls, Flow, Frame};
 use super::perform::Then;
 use super::{Function, Interpreter, Kernels, Members, Value};
+use crate::types::Type;
 
 /// How often the waiting thread asks whether to give up.
 const ASK: Duration = Duration::from_millis(20);
@@ -43,43 +44,62 @@ struct Work<K: Kernels> {
 type Outcome<K> = Result<Value<<K as Kernels>::Leaf>, <K as Kernels>::Error>;
 
 impl<K: Kernels> Interpreter<K> {
-    /// Calls the function once for each client.
+    /// Calls the function once for each client: now, or later where that is work. `ty` is the type of what all hold then.
     pub(super) fn at_clients(
         &self,
         frames: &mut Vec<Frame<K::Leaf>>,
         function: Function<K::Leaf>,
         calls: Calls<K::Leaf>,
+        ty: &Type,
     ) -> Result<Flow<K::Leaf>, K::Error> {
-        if self.at_client || calls.len() < 2 || !function.is_heavy() {
+        if self.at_client || !function.is_heavy() {
             return self.each(frames, function, calls, Vec::new(), Then::Clients);
         }
-        let at_once = self.clients_at_once(&function, &calls);
-        let threads = self.threads.min(calls.len().div_ceil(at_once));
-        if threads > 1 {
-            return Ok(Flow::Return(self.in_threads(threads, at_once, function, calls)?));
-        }
-        let mut done = Vec::with_capacity(calls.len());
-        while at_once > 1 && done.len() < calls.len() {
-            self.go_on_or_err()?;
-            let clients = done.len()..calls.len().min(done.len() + at_once);
-            let Some(members) = self.together(&function, &calls, clients)? else { break };
-            done.extend(members);
-        }
-        let threads = self.threads.min(calls.len());
-        if done.is_empty() && threads > 1 {
-            return Ok(Flow::Return(self.in_threads(threads, 1, function, calls)?));
-        }
-        self.each(frames, function, calls, done, Then::Clients)
+        Ok(Flow::Return(self.later(function, calls, ty)?))
     }
 
-    /// For how many clients the function runs at once.
-    fn clients_at_once(&self, function: &Function<K::Leaf>, calls: &Calls<K::Leaf>) -> usize {
-        match (function, calls) {
-            (Function::Compiled(compiled, ty), Calls::With(_)) => {
-                self.kernels.clients_at_once(compiled, ty).max(1)
+    /// What the function gives for some of the calls, in their order. Call 0 is that of client `first`.
+    pub(super) fn work(
+        &self,
+        function: &Function<K::Leaf>,
+        calls: &Calls<K::Leaf>,
+        range: Range<usize>,
+        first: usize,
+    ) -> Result<Members<K::Leaf>, K::Error> {
+        let first = first + range.start;
+        let calls = calls.part(range);
+        let mut done = Vec::with_capacity(calls.len());
+        if function.is_heavy() && calls.len() > 1 {
+            let at_once = match calls {
+                Calls::With(_) => self.window(function),
+                Calls::Without(_) => 1,
+            };
+            let threads = self.threads.min(calls.len().div_ceil(at_once));
+            if threads > 1 {
+                return self.in_threads(threads, at_once, function.clone(), calls, first);
             }
-            _ => 1,
+            while at_once > 1 && done.len() < calls.len() {
+                self.go_on_or_err()?;
+                let clients = done.len()..calls.len().min(done.len() + at_once);
+                let Some(members) = self.together(function, &calls, clients)? else { break };
+                done.extend(members);
+            }
+            let threads = self.threads.min(calls.len());
+            if done.is_empty() && threads > 1 {
+                return self.in_threads(threads, 1, function.clone(), calls, first);
+            }
         }
+        let of_client = self.of_client();
+        while let Some(argument) = calls.get(done.len()) {
+            self.go_on_or_err()?;
+            let made = of_client.run(function.clone(), argument);
+            done.push(
+                made.map_err(|error| {
+                    self.kernels.at_client(error, self.first + first + done.len())
+                })?,
+            );
+        }
+        Ok(done)
     }
 
     /// What the function gives for these clients, if it can run for all at once.
@@ -101,7 +121,8 @@ impl<K: Kernels> Interpreter<K> {
         at_once: usize,
         function: Function<K::Leaf>,
         calls: Calls<K::Leaf>,
-    ) -> Outcome<K> {
+        first: usize,
+    ) -> Result<Members<K::Leaf>, K::Error> {
         let clients = calls.len();
         let work = Arc::new(Work {
             interpreter: self.of_client(),
@@ -127,17 +148,17 @@ impl<K: Kernels> Interpreter<K> {
             let result = work.results[client].get();
             match result.expect("every client up to the first failure was run") {
                 Ok(member) => members.push(member.clone()),
-                Err(_) => return Err(self.failure(work, client)),
+                Err(_) => return Err(self.failure(work, client, first)),
             }
         }
-        Ok(Value::each(members))
+        Ok(members)
     }
 
     /// How the work of a client failed.
-    fn failure(&self, work: Arc<Work<K>>, client: usize) -> K::Error {
+    fn failure(&self, work: Arc<Work<K>>, client: usize, first: usize) -> K::Error {
         // The threads have let go of it: they said that they ended after that.
         let work = Arc::into_inner(work).expect("all threads have ended");
-        let first = work.interpreter.first;
+        let first = work.interpreter.first + first;
         let failed = work.results.into_iter().nth(client).and_then(OnceLock::into_inner);
         let error = failed.and_then(Result::err).expect("it failed");
         self.kernels.at_client(error, first + client)

@@ -64,7 +64,7 @@ pub(super) fn columns<'a, L: 'a, E: From<Error>>(
     Ok(done.pop().expect("the root is left"))
 }
 
-fn not_tensors(ty: &Type) -> Error {
+pub(super) fn not_tensors(ty: &Type) -> Error {
     Error::new(Class::Type, "this works on structs of tensors only")
         .expected("a struct of tensors")
         .found(ty)

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::code::{Act, Code, Slot, Step};
 use super::operation::{Operation, ZERO};
+use super::order::merges_first;
 use crate::Name;
 use crate::ast::{BlockKind, BuildingBlock, Key};
 use crate::error::{Class, Error, Result};
@@ -358,9 +359,10 @@ impl Scope {
     /// The code, when its result is the one part left.
     fn finish(mut self) -> Code {
         let result = self.pop().slot;
+        let mut steps = merges_first(std::mem::take(&mut self.steps));
         let mut read_later: FxHashSet<Slot> = FxHashSet::default();
         read_later.insert(result);
-        for step in self.steps.iter_mut().rev() {
+        for step in steps.iter_mut().rev() {
             let unread = (!read_later.contains(&step.out)).then_some(step.out);
             let reads = step.act.reads().filter(|&slot| read_later.insert(slot));
             step.last_read = reads.chain(unread).collect();
@@ -368,7 +370,7 @@ impl Scope {
         Code {
             parameter: self.parameter.map(|(_, slot)| slot),
             captures: self.capture_slots.into(),
-            steps: self.steps.into(),
+            steps: steps.into(),
             result,
             slots: self.slots,
             runs_compiled: self.runs_compiled,

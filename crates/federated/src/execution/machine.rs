@@ -1,5 +1,6 @@
 //! Frames, and how the machine goes from one to the next.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::code::{Act, Code, Slot};
@@ -45,6 +46,14 @@ impl<L: Clone> Calls<L> {
         }
     }
 
+    /// Some of the calls.
+    pub(super) fn part(&self, range: Range<usize>) -> Self {
+        match self {
+            Self::With(arguments) => Self::With(Items::new(arguments[range].to_vec())),
+            Self::Without(_) => Self::Without(range.len()),
+        }
+    }
+
     /// The argument of a call, if there is such a call.
     pub(super) fn get(&self, at: usize) -> Option<Option<Value<L>>> {
         match self {
@@ -69,6 +78,15 @@ impl<L> Steps<L> {
 }
 
 impl<L: Clone> Steps<L> {
+    /// The value that this step is the last to read, or a copy: what nobody reads any more isn't held while something
+    /// is called with it.
+    fn pass(&mut self, slot: Slot) -> Value<L> {
+        if self.code.steps[self.at].last_read.contains(&slot) {
+            return self.slots[slot as usize].take().expect("a slot is written before it is read");
+        }
+        self.read(slot).clone()
+    }
+
     /// Ends the step with its value.
     fn finish(&mut self, value: Value<L>) {
         let step = &self.code.steps[self.at];
@@ -116,7 +134,7 @@ impl<K: Kernels> Interpreter<K> {
         }
         let client = frames.iter().find_map(|frame| match frame {
             Frame::Each { done, then: Then::Clients, .. } => Some(done.len()),
-            Frame::Fold { at, then: Then::Report(_) | Then::Partial, .. } => Some(*at),
+            Frame::Fold { at, then: Then::Report(_), .. } => Some(*at),
             _ => None,
         });
         match client {
@@ -133,6 +151,13 @@ impl<K: Kernels> Interpreter<K> {
     ) -> Result<Flow<K::Leaf>, K::Error> {
         match function {
             Function::Compiled(compiled, ty) => {
+                if self.puts_off() && !self.kernels.is_pure(&compiled, &ty) {
+                    self.settle_effects()?;
+                }
+                let argument = match argument {
+                    Some(argument) if !self.at_client => Some(self.here(argument)?),
+                    argument => argument,
+                };
                 Ok(Flow::Return(self.kernels.compiled(&compiled, &ty, argument)?))
             }
             Function::Operation(operation, ty) => {
@@ -174,7 +199,7 @@ impl<K: Kernels> Interpreter<K> {
                     let Value::Function(function) = running.read(*function).clone() else {
                         return Err(not_this("a function", running.read(*function)).into());
                     };
-                    let argument = argument.map(|slot| running.read(slot).clone());
+                    let argument = argument.map(|slot| running.pass(slot));
                     frames.push(Frame::Steps(running));
                     return Ok(Flow::Call(function, argument));
                 }

@@ -14,16 +14,19 @@ mod embedded;
 mod leaves;
 mod lower;
 mod machine;
+mod merges;
 mod operation;
+mod order;
 mod partial;
 mod perform;
 mod run;
 mod split;
+mod streams;
 mod total;
 mod value;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crate::array::Array;
@@ -33,6 +36,8 @@ use crate::types::{TensorType, Type};
 
 pub use code::Code;
 pub use embedded::{embed, embedded};
+use streams::Stream;
+
 pub use operation::{Operation, ZERO};
 pub use run::{Constants, Run};
 pub use split::Split;
@@ -48,6 +53,8 @@ pub type Members<L> = Vec<Value<L>>;
 pub trait Kernels: Send + Sync + 'static {
     /// What stands for one tensor.
     type Leaf: Clone + Send + Sync + 'static;
+    /// Sums of which some has been added.
+    type Sums: Send;
     /// What goes wrong: errors of the language among others.
     type Error: From<Error> + Send + Sync + 'static;
 
@@ -64,6 +71,13 @@ pub trait Kernels: Send + Sync + 'static {
         ty: &Type,
         argument: Option<Value<Self::Leaf>>,
     ) -> Result<Value<Self::Leaf>, Self::Error>;
+
+    /// Whether running a compiled computation has no effects and depends on its argument only: then it makes no difference
+    /// when it runs. The answer depends on nothing but the computation.
+    fn is_pure(&self, compiled: &Compiled, ty: &Type) -> bool {
+        let _ = (compiled, ty);
+        false
+    }
 
     /// For how many clients a compiled computation runs at once, if it can: it depends on nothing but the computation.
     fn clients_at_once(&self, compiled: &Compiled, ty: &Type) -> usize {
@@ -98,17 +112,29 @@ pub trait Kernels: Send + Sync + 'static {
         ty: &TensorType,
     ) -> Result<Self::Leaf, Self::Error>;
 
-    /// The sum of tensors, element by element; of none, zero. Integers wrap. What isn't an integer is
-    /// summed more precisely than its type is, and rounded once.
-    fn sum(
+    /// The sum of no tensors yet.
+    fn begin_sum(&self, ty: &TensorType) -> Result<Self::Sums, Self::Error>;
+
+    /// Adds tensors, element by element, each times its weight, if there are weights. Integers wrap, and have none. What isn't
+    /// an integer is summed more precisely than its type is.
+    fn add_to_sum(
         &self,
+        sum: &mut Self::Sums,
         leaves: &[&Self::Leaf],
-        how: Sum<'_>,
+        weights: Option<&[f64]>,
+        ty: &TensorType,
+    ) -> Result<(), Self::Error>;
+
+    /// The sum, divided if it isn't one of integers, by what may be zero, and rounded once; of none, zero.
+    fn finish_sum(
+        &self,
+        sum: Self::Sums,
+        divided_by: Option<f64>,
         ty: &TensorType,
     ) -> Result<Self::Leaf, Self::Error>;
 
     /// The sum of tensors, each multiplied by its weight, before it is rounded: a tensor that `merge_sums` and `round`
-    /// know. Of all parts of the clients together it rounds to what `sum` gives.
+    /// know. Of all parts of the clients together it rounds to what `finish_sum` gives.
     fn partial_sum(
         &self,
         leaves: &[&Self::Leaf],
@@ -144,6 +170,12 @@ pub trait Kernels: Send + Sync + 'static {
     /// The scalars in a tensor of one dimension.
     fn scalars(&self, leaf: &Self::Leaf) -> Result<Vec<Self::Leaf>, Self::Error>;
 
+    /// Whether the error ends the call at once, as an interrupt does.
+    fn ends_all(&self, error: &Self::Error) -> bool {
+        let _ = error;
+        false
+    }
+
     /// The same error, saying at which client it happened.
     fn at_client(&self, error: Self::Error, client: usize) -> Self::Error {
         let _ = client;
@@ -174,15 +206,6 @@ pub trait Kernels: Send + Sync + 'static {
     }
 }
 
-/// What is summed, beside the tensors themselves.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sum<'a> {
-    /// Each tensor is multiplied by its weight first. Only for what isn't an integer.
-    pub weights: Option<&'a [f64]>,
-    /// The sum is divided by this, which may be zero. Only for what isn't an integer.
-    pub divided_by: Option<f64>,
-}
-
 /// How two tensors are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Combine {
@@ -208,8 +231,7 @@ pub enum Bound {
 }
 
 /// Runs computations.
-#[derive(Debug)]
-pub struct Interpreter<K> {
+pub struct Interpreter<K: Kernels> {
     kernels: Arc<K>,
     clients: Option<usize>,
     /// The number of the first of these clients, among all that there are.
@@ -219,6 +241,17 @@ pub struct Interpreter<K> {
     at_client: bool,
     /// Set when nobody waits for the result any more.
     given_up: Arc<AtomicBool>,
+    /// What was put off, in its order.
+    streams: Mutex<Vec<Arc<Stream<K::Leaf>>>>,
+}
+
+impl<K: Kernels> std::fmt::Debug for Interpreter<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { clients, threads, at_client, .. } = self;
+        let mut shown = f.debug_struct("Interpreter");
+        shown.field("clients", clients).field("threads", threads);
+        shown.field("at_client", at_client).finish_non_exhaustive()
+    }
 }
 
 impl<K: Kernels> Interpreter<K> {
@@ -232,6 +265,7 @@ impl<K: Kernels> Interpreter<K> {
             threads: 1,
             at_client: false,
             given_up: Arc::default(),
+            streams: Mutex::default(),
         }
     }
 
@@ -244,6 +278,7 @@ impl<K: Kernels> Interpreter<K> {
             threads: self.threads,
             at_client: true,
             given_up: Arc::default(),
+            streams: Mutex::default(),
         }
     }
 
@@ -297,6 +332,12 @@ impl<K: Kernels> Interpreter<K> {
         function: Function<K::Leaf>,
         argument: Option<Value<K::Leaf>>,
     ) -> Result<Value<K::Leaf>, K::Error> {
-        self.run(function, argument)
+        let result = self.run(function, argument);
+        if result.as_ref().is_err_and(|error| self.kernels.ends_all(error)) {
+            return result;
+        }
+        // What was put off and isn't used is done too. If it fails, that came first.
+        self.settle_all()?;
+        self.here(result?)
     }
 }

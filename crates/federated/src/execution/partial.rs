@@ -2,7 +2,8 @@
 
 use super::leaves::columns;
 use super::machine::not_this;
-use super::perform::{Then, fields, function, member_type};
+use super::merges::{How, Merging};
+use super::perform::{fields, function, member_type};
 use super::split::{Known, What};
 use super::{Combine, Function, Interpreter, Kernels, Members, Operation, Run, Total, Value};
 use crate::array::{Array, Content};
@@ -21,16 +22,12 @@ impl<K: Kernels> Interpreter<K> {
         use Operation as Op;
         let result = result_of(ty);
         match operation {
-            Op::Min => self.end(Combine::Min, result, argument),
-            Op::Max => self.end(Combine::Max, result, argument),
+            Op::Min => self.all_of(&How::End(Combine::Min), result, argument),
+            Op::Max => self.all_of(&How::End(Combine::Max), result, argument),
             Op::Collect => Ok(Value::Sequence(self.members(argument)?)),
             Op::Aggregate => {
                 let [value, zero, accumulate, ..] = aggregate(argument)?;
-                let members = self.members(value)?;
-                let mut frames = Vec::new();
-                let of = function(accumulate)?;
-                let flow = self.fold(&mut frames, of, zero.clone(), members, 0, Then::Partial)?;
-                self.finish(frames, flow)
+                self.all_of(&How::Fold(function(accumulate)?, zero.clone()), result, value)
             }
             Op::WeightedMean => {
                 let [value, weights] = fields(argument)?;
@@ -49,8 +46,33 @@ impl<K: Kernels> Interpreter<K> {
         }
     }
 
+    /// The members of all these clients as one.
+    fn all_of(
+        &self,
+        how: &How<K::Leaf>,
+        ty: &Type,
+        value: &Value<K::Leaf>,
+    ) -> Result<Value<K::Leaf>, K::Error> {
+        let ty = member_type(ty);
+        let mut merging = Merging::new(self, how, ty)?;
+        merging.add(self, ty, &self.members(value)?, 0)?;
+        Ok(match merging.finish(self, ty)? {
+            Value::Everywhere(made) => made[0].clone(),
+            made => made,
+        })
+    }
+
+    /// What each client's value weighs.
+    fn weights(&self, weights: &Value<K::Leaf>) -> Result<Vec<f64>, K::Error> {
+        let number = |by: &Value<K::Leaf>| match by {
+            Value::Leaf(by) => self.kernels.number(by),
+            other => Err(not_this("a number", other).into()),
+        };
+        self.members(weights)?.iter().map(number).collect()
+    }
+
     /// Two of these, of clients that come one after the other, as one.
-    fn merge(
+    fn merge_partials(
         &self,
         run: &Run<K>,
         node: usize,
@@ -121,7 +143,7 @@ impl<K: Kernels> Interpreter<K> {
         members: &[Value<K::Leaf>],
         weights: Option<&[f64]>,
     ) -> Result<Value<K::Leaf>, K::Error> {
-        columns(member_type(result), members, |ty, leaves| {
+        columns(member_type(result), members.iter(), |ty, leaves| {
             self.kernels.partial_sum(leaves, weights, ty)
         })
     }
@@ -168,7 +190,7 @@ impl<K: Kernels> Run<K> {
         for (&node, next) in stage.merged.iter().zip(&mut given) {
             let merged = match self.partials.remove(&node) {
                 None => next,
-                Some(so_far) => self.interpreter.merge(self, node, so_far, next)?,
+                Some(so_far) => self.interpreter.merge_partials(self, node, so_far, next)?,
             };
             self.partials.insert(node, merged);
         }

@@ -2,9 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::leaves::{columns, leafwise, rebuild};
+use super::leaves::{leafwise, rebuild};
 use super::machine::{Calls, Flow, Frame, not_this};
-use super::{Bound, Combine, Function, Interpreter, Items, Kernels, Operation, Sum, Total, Value};
+use super::merges::{How, Merging};
+use super::{Combine, Function, Interpreter, Items, Kernels, Operation, Value};
 use crate::error::{Class, Error};
 use crate::types::Type;
 
@@ -22,8 +23,6 @@ pub(super) enum Then<L> {
     Select(Vec<Vec<usize>>),
     /// What this function gives for it, at the server.
     Report(Function<L>),
-    /// Nothing: it is what some of the clients have accumulated.
-    Partial,
 }
 
 impl<K: Kernels> Interpreter<K> {
@@ -43,7 +42,7 @@ impl<K: Kernels> Interpreter<K> {
             Op::EvalAtClients => {
                 let function = function(&argument)?;
                 let calls = Calls::Without(self.client_count()?);
-                return self.at_clients(frames, function, calls);
+                return self.at_clients(frames, function, calls, result);
             }
             Op::EvalAtServer => {
                 frames.push(Frame::Then(Then::Everywhere));
@@ -52,29 +51,45 @@ impl<K: Kernels> Interpreter<K> {
             Op::Apply | Op::MapAllEqual => {
                 let [of, value] = fields(&argument)?;
                 frames.push(Frame::Then(Then::Everywhere));
-                return Ok(Flow::Call(function(of)?, Some(everywhere(value)?)));
+                let (of, value) = (function(of)?, self.everywhere(value)?);
+                drop(argument);
+                return Ok(Flow::Call(of, Some(value)));
             }
             Op::Map => {
                 let [of, value] = fields(&argument)?;
+                let of = function(of)?;
+                if let Value::Later(value) = value
+                    && let Some(value) = self.map_later(&of, value)
+                {
+                    return Ok(Flow::Return(value));
+                }
                 let calls = Calls::With(self.members(value)?);
-                return self.at_clients(frames, function(of)?, calls);
+                return self.at_clients(frames, of, calls, result);
             }
             Op::Aggregate => {
                 let [value, zero, accumulate, _merge, report] = fields(&argument)?;
+                let (accumulate, then) = (function(accumulate)?, Then::Report(function(report)?));
+                if !accumulate.has_effects(&*self.kernels) {
+                    let how = How::Fold(accumulate.clone(), zero.clone());
+                    if let Some(Value::Merge(merge)) = self.merge_later(how, result, value) {
+                        drop(argument);
+                        let value = self.merged(&merge)?;
+                        return self.then(frames, then, value);
+                    }
+                }
                 let members = self.members(value)?;
-                let then = Then::Report(function(report)?);
-                return self.fold(frames, function(accumulate)?, zero.clone(), members, 0, then);
+                return self.fold(frames, accumulate, zero.clone(), members, 0, then);
             }
             Op::Collect => Value::everywhere(Value::Sequence(self.members(&argument)?)),
-            Op::Sum => Value::everywhere(self.sum(Sum::default(), result, &argument)?),
-            Op::Min => Value::everywhere(self.end(Combine::Min, result, &argument)?),
-            Op::Max => Value::everywhere(self.end(Combine::Max, result, &argument)?),
-            Op::Mean => self.mean(result, &argument)?,
-            Op::WeightedMean => self.weighted_mean(result, &argument)?,
+            Op::Sum => self.merge(How::Sum, result, &argument)?,
+            Op::Min => self.merge(How::End(Combine::Min), result, &argument)?,
+            Op::Max => self.merge(How::End(Combine::Max), result, &argument)?,
+            Op::Mean => self.merge(How::Mean, result, &argument)?,
+            Op::WeightedMean => self.merge(How::WeightedMean, result, &argument)?,
             Op::SecureSum | Op::SecureSumBitwidth => {
                 let [value, limit] = fields(&argument)?;
                 self.check_limit(operation, result, value, limit)?;
-                Value::everywhere(self.sum(Sum::default(), result, value)?)
+                self.merge(How::Sum, result, value)?
             }
             Op::Select | Op::SecureSelect => return self.select(frames, &argument),
             Op::Plus | Op::Multiply | Op::Divide => {
@@ -103,7 +118,11 @@ impl<K: Kernels> Interpreter<K> {
                     Then::Value,
                 );
             }
-            Op::SequenceSum => self.sum_of(Sum::default(), result, sequence(&argument)?)?,
+            Op::SequenceSum => {
+                let mut sum = Merging::new(self, &How::Sum, result)?;
+                sum.add(self, result, sequence(&argument)?, 0)?;
+                everywhere(&sum.finish(self, result)?)?
+            }
         };
         Ok(Flow::Return(value))
     }
@@ -116,7 +135,7 @@ impl<K: Kernels> Interpreter<K> {
         value: Value<K::Leaf>,
     ) -> Result<Flow<K::Leaf>, K::Error> {
         let value = match then {
-            Then::Value | Then::Sequence | Then::Partial => value,
+            Then::Value | Then::Sequence => value,
             Then::Everywhere => Value::everywhere(value),
             Then::Clients => Value::Each(sequence(&value)?.clone()),
             Then::Select(rows) => {
@@ -150,15 +169,53 @@ impl<K: Kernels> Interpreter<K> {
     pub(super) fn members(&self, value: &Value<K::Leaf>) -> Result<Items<K::Leaf>, K::Error> {
         match value {
             Value::Each(members) => Ok(members.clone()),
+            Value::Later(later) => self.all(later),
             Value::Everywhere(member) => {
                 Ok(Items::new(vec![member[0].clone(); self.client_count()?]))
             }
+            Value::Merge(merge) => self.members(&self.merged(merge)?),
             other => Err(not_this("a federated value", other).into()),
         }
     }
 
+    /// The member of a federated value that is the same everywhere.
+    fn everywhere(&self, value: &Value<K::Leaf>) -> Result<Value<K::Leaf>, K::Error> {
+        match value {
+            Value::Merge(merge) => Ok(everywhere(&self.merged(merge)?)?),
+            other => Ok(everywhere(other)?),
+        }
+    }
+
+    /// What clients hold, merged at the server; put off, if that is. `ty` is that of the federated result.
+    fn merge(
+        &self,
+        how: How<K::Leaf>,
+        ty: &Type,
+        of: &Value<K::Leaf>,
+    ) -> Result<Value<K::Leaf>, K::Error> {
+        let ty = member_type(ty);
+        if let Some(merge) = self.merge_later(how.clone(), ty, of) {
+            return Ok(merge);
+        }
+        let members = match (&how, of) {
+            (How::WeightedMean, Value::Struct(_)) => self.members(&self.zip(of)?)?,
+            _ => self.members(of)?,
+        };
+        let mut merging = Merging::new(self, &how, ty)?;
+        merging.add(self, ty, &members, 0)?;
+        merging.finish(self, ty)
+    }
+
     /// A struct of federated values as a federated struct.
     fn zip(&self, value: &Value<K::Leaf>) -> Result<Value<K::Leaf>, K::Error> {
+        let value = &rebuild(value, |part| match part {
+            Value::Merge(merge) => self.merged(merge),
+            other => Ok(other.clone()),
+        })?;
+        if let Some(zipped) = self.zip_later(value) {
+            return Ok(zipped);
+        }
+        let value = &self.here(value.clone())?;
         let mut clients: Option<usize> = None;
         rebuild(value, |part| {
             let members = match part {
@@ -195,68 +252,6 @@ impl<K: Kernels> Interpreter<K> {
         right: &Value<K::Leaf>,
     ) -> Result<Value<K::Leaf>, K::Error> {
         leafwise(ty, [left, right], |ty, [left, right]| self.kernels.combine(how, left, right, ty))
-    }
-
-    /// The sum of all members. `ty` is that of the federated result.
-    fn sum(
-        &self,
-        how: Sum<'_>,
-        ty: &Type,
-        value: &Value<K::Leaf>,
-    ) -> Result<Value<K::Leaf>, K::Error> {
-        self.sum_of(how, member_type(ty), &self.members(value)?)
-    }
-
-    fn sum_of(
-        &self,
-        how: Sum<'_>,
-        ty: &Type,
-        items: &[Value<K::Leaf>],
-    ) -> Result<Value<K::Leaf>, K::Error> {
-        columns(ty, items, |ty, leaves| self.kernels.sum(leaves, how, ty))
-    }
-
-    /// The least or the greatest of all members. `ty` is that of the federated result.
-    pub(super) fn end(
-        &self,
-        how: Combine,
-        ty: &Type,
-        value: &Value<K::Leaf>,
-    ) -> Result<Value<K::Leaf>, K::Error> {
-        let ty = member_type(ty);
-        let members = self.members(value)?;
-        let Some((first, rest)) = members.split_first() else {
-            let bound = if how == Combine::Min { Bound::Most } else { Bound::Least };
-            return leafwise(ty, [], |ty, []| self.kernels.bound(bound, ty));
-        };
-        rest.iter().try_fold(first.clone(), |so_far, next| self.combine(how, ty, &so_far, next))
-    }
-
-    fn mean(&self, result: &Type, value: &Value<K::Leaf>) -> Result<Value<K::Leaf>, K::Error> {
-        let members = self.members(value)?;
-        let how = Sum { weights: None, divided_by: Some(members.len() as f64) };
-        Ok(Value::everywhere(self.sum_of(how, member_type(result), &members)?))
-    }
-
-    fn weighted_mean(
-        &self,
-        result: &Type,
-        argument: &Value<K::Leaf>,
-    ) -> Result<Value<K::Leaf>, K::Error> {
-        let [value, weights] = fields(argument)?;
-        let members = self.members(value)?;
-        let weights = self.weights(weights)?;
-        let how = Sum { weights: Some(&weights), divided_by: Some(Total::of(&weights)) };
-        Ok(Value::everywhere(self.sum_of(how, member_type(result), &members)?))
-    }
-
-    /// What each client's value weighs.
-    pub(super) fn weights(&self, weights: &Value<K::Leaf>) -> Result<Vec<f64>, K::Error> {
-        let number = |by: &Value<K::Leaf>| match by {
-            Value::Leaf(by) => self.kernels.number(by),
-            other => Err(not_this("a number", other).into()),
-        };
-        self.members(weights)?.iter().map(number).collect()
     }
 
     /// Checks that what the clients bring to a secure sum is within its limit: a greatest value,
@@ -311,8 +306,8 @@ impl<K: Kernels> Interpreter<K> {
         argument: &Value<K::Leaf>,
     ) -> Result<Flow<K::Leaf>, K::Error> {
         let [keys, max_key, database, of] = fields(argument)?;
-        let database = everywhere(database)?;
-        let max_key = everywhere(max_key)?;
+        let database = self.everywhere(database)?;
+        let max_key = self.everywhere(max_key)?;
         let Value::Leaf(max_key) = &max_key else {
             return Err(not_this("a number", &max_key).into());
         };

@@ -235,7 +235,11 @@ fn resolve<L: Clone>(known: &Known, values: &[Option<Value<L>>]) -> Value<L> {
                     Value::Function(Function::Compiled(compiled.clone(), ty.clone()))
                 }
                 Value::Placement(placement) => Value::Placement(*placement),
-                Value::Sequence(_) | Value::Everywhere(_) | Value::Each(_) => {
+                Value::Sequence(_)
+                | Value::Everywhere(_)
+                | Value::Each(_)
+                | Value::Later(_)
+                | Value::Merge(_) => {
                     unreachable!("only running makes these")
                 }
             },

@@ -41,10 +41,15 @@ impl Total {
 
     /// Adds a row, times a weight.
     pub fn add(&mut self, row: &[f64], weight: f64) {
+        self.add_each(row.iter().copied(), weight);
+    }
+
+    /// Adds numbers, times a weight.
+    pub fn add_each(&mut self, row: impl Iterator<Item = f64>, weight: f64) {
         let (first, rest) = self.rows.split_at_mut(1);
         let mut is_left = false;
         let sums = first[0].iter_mut().zip(&mut rest[0]).zip(&mut self.lost).zip(row);
-        for (((sum, low), lost), &number) in sums {
+        for (((sum, low), lost), number) in sums {
             let carry;
             (*sum, carry) = two_sum(*sum, number * weight);
             (*low, *lost) = two_sum(*low, carry);

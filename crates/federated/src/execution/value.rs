@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::code::Code;
+use super::Kernels;
+use super::code::{Act, Code};
 use super::operation::Operation;
+use super::streams::{Later, Merge};
 use crate::ast::Compiled;
 use crate::placement::Placement;
 use crate::types::Type;
@@ -26,6 +28,10 @@ pub enum Value<L> {
     Everywhere(Items<L>),
     /// What each client holds, in the order of the clients.
     Each(Items<L>),
+    /// What each client will hold, put off. What a call gives has no such.
+    Later(Later<L>),
+    /// What the server will hold, put off: a merge of what clients hold. What a call gives has no such.
+    Merge(Merge<L>),
 }
 
 /// A function at run time.
@@ -172,7 +178,11 @@ impl<L> Value<L> {
             | Self::Everywhere(items)
             | Self::Each(items)
             | Self::Function(Function::Closure { captured: items, .. }) => Some(items),
-            Self::Leaf(_) | Self::Placement(_) | Self::Function(_) => None,
+            Self::Leaf(_)
+            | Self::Placement(_)
+            | Self::Function(_)
+            | Self::Later(_)
+            | Self::Merge(_) => None,
         }
     }
 
@@ -184,8 +194,8 @@ impl<L> Value<L> {
             Self::Sequence(_) => "a sequence",
             Self::Function(_) => "a function",
             Self::Placement(_) => "a placement",
-            Self::Everywhere(_) => "a federated value, the same everywhere",
-            Self::Each(_) => "a federated value, one per client",
+            Self::Everywhere(_) | Self::Merge(_) => "a federated value, the same everywhere",
+            Self::Each(_) | Self::Later(_) => "a federated value, one per client",
         }
     }
 }
@@ -215,5 +225,48 @@ impl<L> Function<L> {
             }
         }
         false
+    }
+
+    /// Whether what it may run has effects: all that isn't known to have none.
+    pub(super) fn has_effects<K: Kernels<Leaf = L>>(&self, kernels: &K) -> bool {
+        let mut functions = vec![self];
+        let mut codes: Vec<&Code> = Vec::new();
+        loop {
+            if let Some(code) = codes.pop() {
+                for step in &code.steps {
+                    match &step.act {
+                        Act::Compiled(compiled, ty) if !kernels.is_pure(compiled, ty) => {
+                            return true;
+                        }
+                        Act::Closure(inner, _) if inner.runs_compiled => codes.push(inner),
+                        _ => {}
+                    }
+                }
+                continue;
+            }
+            match functions.pop() {
+                None => return false,
+                Some(Self::Operation(..)) => {}
+                Some(Self::Compiled(compiled, ty)) if !kernels.is_pure(compiled, ty) => {
+                    return true;
+                }
+                Some(Self::Compiled(..)) => {}
+                Some(Self::Closure { code, captured }) => {
+                    if code.runs_compiled {
+                        codes.push(code);
+                    }
+                    let mut left: Vec<&Items<L>> = vec![captured];
+                    while let Some(items) = left.pop() {
+                        for value in items.iter() {
+                            match value {
+                                Value::Function(function) => functions.push(function),
+                                Value::Struct(items) => left.push(items),
+                                _ => {}
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 }

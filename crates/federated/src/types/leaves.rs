@@ -20,6 +20,15 @@ impl Type {
         })
     }
 
+    /// How much memory the tensors of a value take, if their sizes are known.
+    pub fn bytes(&self) -> Option<u64> {
+        self.leaves().try_fold(0u64, |bytes, leaf| {
+            let tensor = leaf.as_tensor()?;
+            let size = tensor.dtype.size() as u64;
+            bytes.checked_add(tensor.shape.elements()?.checked_mul(size)?)
+        })
+    }
+
     /// The same structs, with `leaf` of every other type in them.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use stator_federated::array::{Array, Content};
 use stator_federated::ast::{BuildingBlock, Compiled, Data, Payload, WirePayload};
 use stator_federated::dtype::{DType, Kind};
 use stator_federated::error::{Class, Error, Result};
-use stator_federated::execution::{self, Bound, Combine, Interpreter, Kernels, Run, Split, Sum};
+use stator_federated::execution::{self, Bound, Combine, Interpreter, Kernels, Run, Split};
 use stator_federated::placement::Placement;
 use stator_federated::types::{Field, TensorType, Type};
 
@@ -51,6 +51,7 @@ fn zip<T: Copy>(a: &[T], b: &[T], f: impl Fn(T, T) -> T) -> Arc<[T]> {
 
 impl Kernels for Small {
     type Leaf = Leaf;
+    type Sums = Leaf;
     type Error = Error;
 
     fn literal(&self, array: &Array, _: &Type) -> Result<Leaf> {
@@ -112,19 +113,35 @@ impl Kernels for Small {
         })
     }
 
-    fn sum(&self, leaves: &[&Leaf], how: Sum<'_>, ty: &TensorType) -> Result<Leaf> {
-        let mut total = self.zero(ty)?;
+    fn is_pure(&self, compiled: &Compiled, _: &Type) -> bool {
+        &*compiled.name == "pure"
+    }
+
+    fn begin_sum(&self, ty: &TensorType) -> Result<Leaf> {
+        self.zero(ty)
+    }
+
+    fn add_to_sum(
+        &self,
+        sum: &mut Leaf,
+        leaves: &[&Leaf],
+        weights: Option<&[f64]>,
+        ty: &TensorType,
+    ) -> Result<()> {
         for (at, leaf) in leaves.iter().enumerate() {
-            let weight = how.weights.map(|weights| weights[at]);
-            let weighted = match (leaf, weight) {
+            let weighted = match (leaf, weights.map(|weights| weights[at])) {
                 (Leaf::Floats(row), Some(by)) => Leaf::Floats(row.iter().map(|x| x * by).collect()),
                 _ => (*leaf).clone(),
             };
-            total = self.combine(Combine::Add, &total, &weighted, ty)?;
+            *sum = self.combine(Combine::Add, sum, &weighted, ty)?;
         }
-        Ok(match (total, how.divided_by) {
+        Ok(())
+    }
+
+    fn finish_sum(&self, sum: Leaf, divided_by: Option<f64>, _: &TensorType) -> Result<Leaf> {
+        Ok(match (sum, divided_by) {
             (Leaf::Floats(row), Some(by)) => Leaf::Floats(row.iter().map(|x| x / by).collect()),
-            (total, _) => total,
+            (sum, _) => sum,
         })
     }
 
@@ -134,7 +151,9 @@ impl Kernels for Small {
         weights: Option<&[f64]>,
         ty: &TensorType,
     ) -> Result<Leaf> {
-        self.sum(leaves, Sum { weights, divided_by: None }, ty)
+        let mut sum = self.begin_sum(ty)?;
+        self.add_to_sum(&mut sum, leaves, weights, ty)?;
+        Ok(sum)
     }
 
     fn merge_sums(&self, left: &Leaf, right: &Leaf, ty: &TensorType) -> Result<Leaf> {
@@ -142,7 +161,7 @@ impl Kernels for Small {
     }
 
     fn round(&self, sum: &Leaf, divided_by: Option<f64>, ty: &TensorType) -> Result<Leaf> {
-        self.sum(&[sum], Sum { weights: None, divided_by }, ty)
+        self.finish_sum(sum.clone(), divided_by, ty)
     }
 
     fn number(&self, leaf: &Leaf) -> Result<f64> {
@@ -311,13 +330,25 @@ pub fn plus() -> BuildingBlock {
     lambda("p", pair, apply("generic_plus", fields, int64()))
 }
 
-/// A compiled computation.
+/// A compiled computation, which may have effects.
 pub fn native(
     ty: Type,
     run: impl Fn(Option<Value>) -> Result<Value> + Send + Sync + 'static,
 ) -> BuildingBlock {
     let payload = Arc::new(Native(Box::new(run)));
     BuildingBlock::compiled(Compiled { name: "native".into(), payload }, ty)
+}
+
+/// A compiled computation of an integer; `is_pure`: it is known to have no effects.
+pub fn native_int(
+    is_pure: bool,
+    run: impl Fn(i64) -> Result<i64> + Send + Sync + 'static,
+) -> BuildingBlock {
+    let run = move |argument: Option<Value>| run(ints(&argument.unwrap())[0]).map(int);
+    let payload = Arc::new(Native(Box::new(run)));
+    let name = if is_pure { "pure" } else { "native" };
+    let ty = Type::function(Some(int64()), int64());
+    BuildingBlock::compiled(Compiled { name: name.into(), payload }, ty)
 }
 
 /// Runs a function of one argument on what its clients hold.

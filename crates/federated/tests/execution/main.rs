@@ -5,4 +5,5 @@ mod deep;
 mod operations;
 mod scopes;
 mod split;
+mod streams;
 mod threads;

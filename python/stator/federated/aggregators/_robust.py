@@ -44,7 +44,8 @@ class _Collecting(AggregationFactory):
 class MedianFactory(_Collecting):
     """The median of the clients' values, for each number alone; between the two middle ones where
     the clients' number is even. Yin et al., Byzantine-Robust Distributed Learning, 2018
-    (arXiv 1803.01498). Holds the values of all clients."""
+    (arXiv 1803.01498). Holds the values of all clients: memory is clients times model, by
+    nature."""
 
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         def median(values: Any) -> Any:
@@ -60,7 +61,8 @@ class MedianFactory(_Collecting):
 
 class TrimmedMeanFactory(_Collecting):
     """The mean of the clients' values without the least and the greatest ones, for each number
-    alone. Yin et al., 2018. Holds the values of all clients."""
+    alone. Yin et al., 2018. Holds the values of all clients: memory is clients times model, by
+    nature."""
 
     def __init__(self, trimmed_share: float = 0.1) -> None:
         """trimmed_share: which share of the clients is left out at each end, rounded down."""
@@ -89,7 +91,8 @@ class TrimmedMeanFactory(_Collecting):
 class KrumFactory(_Collecting):
     """The value of the client that is nearest to others, or the mean of several such (Multi-Krum).
     Blanchard et al., Machine Learning with Adversaries, 2017 (arXiv 1703.02757). Holds the values
-    of all clients, and their distances."""
+    of all clients, and their distances: memory is clients times model and clients squared, by
+    nature."""
 
     def __init__(self, byzantine_clients: int, selected_clients: int = 1) -> None:
         """byzantine_clients: how many clients may be wrong; a round has at least twice as many and

@@ -110,6 +110,7 @@ impl LocalContext {
             interpreter.call(function, argument)
         };
         let value = run().map_err(|Raised(error)| error)?;
+        kernels.forget();
         let of = ty.as_function().expect("it was called");
         to_python(py, value, &of.result, Tensors::Numpy)
     }

@@ -1,23 +1,27 @@
 //! What is done with tensors: NumPy's operators, and PyTorch's for its tensors.
 
 use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use pyo3::exceptions::{PyException, PyNotImplementedError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
+use rustc_hash::FxHashMap;
 use stator_federated::array::Array;
 use stator_federated::ast::{Compiled, Data};
 use stator_federated::dtype::{DType, Kind};
-use stator_federated::execution::{Bound as End, Combine, Kernels, Sum, Value};
+use stator_federated::execution::{Bound as End, Combine, Kernels, Value};
 use stator_federated::types::{TensorType, Type};
 use stator_federated::{Class, Error};
 
-use super::leaf::{Leaf, is_torch, numpy, scalar_or_array, to_leaf, torch, torch_to_numpy};
+use super::leaf::{Leaf, numpy, scalar_or_array, to_leaf};
 use super::pause::pause;
+use super::payload::{self, Runnable};
+use super::sums::{self, Sums};
 use super::threads::{self, Working};
-use super::{payload, sums};
+use super::torch::{is_torch, torch, torch_to_numpy};
 use crate::federated::blocks::literals;
 use crate::federated::errors::raise;
 use crate::federated::types::dtypes;
@@ -47,7 +51,12 @@ pub struct Python {
     working: Working,
     /// Whether clients are run one by one, though they could be run together.
     is_exact: bool,
+    /// How the computations are run that this call has met, by the addresses of their payloads.
+    runnable: Mutex<FxHashMap<usize, Met>>,
 }
+
+/// A computation, which lives on so that its address stays its own; its type, and how it's run.
+type Met = (Compiled, Type, Arc<Runnable>);
 
 thread_local! {
     /// In a thread that works for a call: its copy of the caller's context variables.
@@ -76,7 +85,36 @@ impl Python {
             Some(torch) => Some(torch.call_method0("is_grad_enabled")?.extract()?),
             None => None,
         };
-        Ok(Self { context, gradients, working: Working::default(), is_exact })
+        let runnable = Mutex::default();
+        Ok(Self { context, gradients, working: Working::default(), is_exact, runnable })
+    }
+
+    /// The call is over: what was kept for more of the same goes.
+    pub fn forget(&self) {
+        let old =
+            std::mem::take(&mut *self.runnable.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(old);
+    }
+
+    /// How a compiled computation is run: found out once in a call.
+    fn runnable(
+        &self,
+        py: pyo3::Python<'_>,
+        compiled: &Compiled,
+        ty: &Type,
+    ) -> PyResult<Arc<Runnable>> {
+        let known = || self.runnable.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = Arc::as_ptr(&compiled.payload).cast::<()>() as usize;
+        if let Some((_, of, found)) = known().get(&key)
+            && of == ty
+        {
+            return Ok(Arc::clone(found));
+        }
+        let found = Arc::new(payload::runnable(py, compiled, ty)?);
+        let met = (compiled.clone(), ty.clone(), Arc::clone(&found));
+        let old = known().insert(key, met);
+        drop(old);
+        Ok(found)
     }
 
     /// Makes the current thread like the caller's.
@@ -143,6 +181,7 @@ fn attached<R>(work: impl FnOnce(pyo3::Python<'_>) -> Result<R, Raised>) -> Resu
 
 impl Kernels for Python {
     type Leaf = Leaf;
+    type Sums = Sums;
     type Error = Raised;
 
     fn literal(&self, array: &Array, _: &Type) -> Result<Leaf, Raised> {
@@ -164,14 +203,19 @@ impl Kernels for Python {
         ty: &Type,
         argument: Option<Value<Leaf>>,
     ) -> Result<Value<Leaf>, Raised> {
-        attached(|py| Ok(payload::run(py, compiled, ty, argument)?))
+        attached(|py| Ok(self.runnable(py, compiled, ty)?.run(py, ty, argument)?))
+    }
+
+    fn is_pure(&self, compiled: &Compiled, ty: &Type) -> bool {
+        let asked = pyo3::Python::attach(|py| self.runnable(py, compiled, ty));
+        asked.is_ok_and(|runnable| runnable.is_pure())
     }
 
     fn clients_at_once(&self, compiled: &Compiled, ty: &Type) -> usize {
         if self.is_exact {
             return 1;
         }
-        pyo3::Python::attach(|py| payload::clients_at_once(py, compiled, ty)).unwrap_or(1)
+        pyo3::Python::attach(|py| self.runnable(py, compiled, ty)?.clients_at_once(py)).unwrap_or(1)
     }
 
     fn together(
@@ -180,7 +224,7 @@ impl Kernels for Python {
         ty: &Type,
         arguments: &[Value<Leaf>],
     ) -> Result<Option<Vec<Value<Leaf>>>, Raised> {
-        attached(|py| Ok(payload::run_together(py, compiled, ty, arguments)?))
+        attached(|py| Ok(self.runnable(py, compiled, ty)?.run_together(py, arguments)?))
     }
 
     fn zero(&self, ty: &TensorType) -> Result<Leaf, Raised> {
@@ -218,7 +262,7 @@ impl Kernels for Python {
         ty: &TensorType,
     ) -> Result<Leaf, Raised> {
         attached(|py| {
-            let (left, right, in_torch) = alike(left.bind(py), right.bind(py))?;
+            let (left, right, in_torch) = alike(left.bind(py)?, right.bind(py)?)?;
             let of_two = |name| -> PyResult<_> {
                 match torch(py)? {
                     Some(torch) if in_torch => torch.call_method1(name, (&left, &right)),
@@ -246,13 +290,43 @@ impl Kernels for Python {
         })
     }
 
-    fn sum(&self, leaves: &[&Leaf], how: Sum<'_>, ty: &TensorType) -> Result<Leaf, Raised> {
+    fn begin_sum(&self, _: &TensorType) -> Result<Sums, Raised> {
+        Ok(Sums::default())
+    }
+
+    fn add_to_sum(
+        &self,
+        sum: &mut Sums,
+        leaves: &[&Leaf],
+        weights: Option<&[f64]>,
+        ty: &TensorType,
+    ) -> Result<(), Raised> {
         if is_rounded(ty) {
-            return attached(|py| Ok(Leaf::new(sums::sum(py, leaves, how, ty)?)));
+            return attached(|py| Ok(sum.add(py, leaves, weights, ty)?));
         }
-        let Some((first, rest)) = leaves.split_first() else { return self.zero(ty) };
-        let add = |so_far: Leaf, next: &&Leaf| self.combine(Combine::Add, &so_far, next, ty);
-        rest.iter().try_fold((*first).clone(), add)
+        for leaf in leaves {
+            let so_far = match sum.integers.take() {
+                None => (*leaf).clone(),
+                Some(so_far) => self.combine(Combine::Add, &so_far, leaf, ty)?,
+            };
+            sum.integers = Some(so_far);
+        }
+        Ok(())
+    }
+
+    fn finish_sum(
+        &self,
+        sum: Sums,
+        divided_by: Option<f64>,
+        ty: &TensorType,
+    ) -> Result<Leaf, Raised> {
+        if is_rounded(ty) {
+            return attached(|py| Ok(Leaf::new(sum.finish(py, divided_by, ty)?)));
+        }
+        match sum.integers {
+            Some(sum) => Ok(sum),
+            None => self.zero(ty),
+        }
     }
 
     fn partial_sum(
@@ -261,10 +335,12 @@ impl Kernels for Python {
         weights: Option<&[f64]>,
         ty: &TensorType,
     ) -> Result<Leaf, Raised> {
+        let mut sum = self.begin_sum(ty)?;
+        self.add_to_sum(&mut sum, leaves, weights, ty)?;
         if is_rounded(ty) {
-            return attached(|py| Ok(Leaf::new(sums::partial(py, leaves, weights, ty)?)));
+            return attached(|py| Ok(Leaf::new(sum.unrounded(py, ty)?)));
         }
-        self.sum(leaves, Sum::default(), ty)
+        self.finish_sum(sum, None, ty)
     }
 
     fn merge_sums(&self, left: &Leaf, right: &Leaf, ty: &TensorType) -> Result<Leaf, Raised> {
@@ -282,16 +358,16 @@ impl Kernels for Python {
     }
 
     fn number(&self, leaf: &Leaf) -> Result<f64, Raised> {
-        attached(|py| Ok(leaf.bind(py).call_method0("__float__")?.extract()?))
+        attached(|py| Ok(sums::number(py, leaf)?))
     }
 
     fn integer(&self, leaf: &Leaf) -> Result<i128, Raised> {
-        attached(|py| Ok(leaf.bind(py).call_method0("__int__")?.extract()?))
+        attached(|py| Ok(leaf.bind(py)?.call_method0("__int__")?.extract()?))
     }
 
     fn range(&self, leaf: &Leaf) -> Result<Option<(i128, i128)>, Raised> {
         attached(|py| {
-            let leaf = leaf.bind(py);
+            let leaf = leaf.bind(py)?;
             let count: u64 = match is_torch(leaf)? {
                 true => leaf.call_method0("numel")?.extract()?,
                 false => leaf.getattr("size")?.extract()?,
@@ -308,9 +384,13 @@ impl Kernels for Python {
 
     fn scalars(&self, leaf: &Leaf) -> Result<Vec<Leaf>, Raised> {
         attached(|py| {
-            let items = leaf.bind(py).try_iter()?;
+            let items = leaf.bind(py)?.try_iter()?;
             Ok(items.map(|item| item.map(Leaf::new)).collect::<PyResult<_>>()?)
         })
+    }
+
+    fn ends_all(&self, error: &Raised) -> bool {
+        pyo3::Python::attach(|py| !error.0.is_instance_of::<PyException>(py))
     }
 
     fn at_client(&self, error: Raised, client: usize) -> Raised {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -10,27 +11,72 @@ use stator_federated::dtype::{DType, Kind};
 use stator_federated::types::{Shape, TensorType, Type};
 use stator_federated::{Class, Error};
 
+use super::batch::Batch;
 use super::owned;
+use super::torch::{Torch, is_torch, sizes};
 use crate::federated::types::{describe, dtypes};
 
 /// A tensor: a NumPy scalar or array, a torch tensor, or the bytes of one string.
-#[derive(Clone, Debug)]
-pub struct Leaf(Arc<Py<PyAny>>);
+#[derive(Clone)]
+pub struct Leaf(Arc<Held>);
+
+enum Held {
+    Object(Py<PyAny>),
+    /// That of one client in the tensor of several. The object is made when it's asked for.
+    Row {
+        batch: Arc<Batch>,
+        at: usize,
+        object: PyOnceLock<Py<PyAny>>,
+    },
+}
 
 impl Leaf {
     pub fn new(object: Bound<'_, PyAny>) -> Self {
-        Self(Arc::new(object.unbind()))
+        Self(Arc::new(Held::Object(object.unbind())))
     }
 
-    pub fn bind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.0.bind(py)
+    /// The tensor of one client in that of several.
+    pub fn row(batch: &Arc<Batch>, at: usize) -> Self {
+        Self(Arc::new(Held::Row { batch: Arc::clone(batch), at, object: PyOnceLock::new() }))
+    }
+
+    pub fn bind<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
+        match &*self.0 {
+            Held::Object(object) => Ok(object.bind(py)),
+            Held::Row { batch, at, object } => {
+                Ok(object.get_or_try_init(py, || batch.row(py, *at).map(Bound::unbind))?.bind(py))
+            }
+        }
+    }
+
+    /// Where it stands, if it's that of one client in the tensor of several.
+    pub fn as_row(&self) -> Option<(&Arc<Batch>, usize)> {
+        match &*self.0 {
+            Held::Object(_) => None,
+            Held::Row { batch, at, .. } => Some((batch, *at)),
+        }
+    }
+
+    /// Whether it is this very value.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether it's a tensor of PyTorch's.
+    pub fn is_torch(&self, py: Python<'_>) -> PyResult<bool> {
+        match &*self.0 {
+            Held::Object(object) => is_torch(object.bind(py)),
+            Held::Row { .. } => Ok(true),
+        }
     }
 
     /// Its object, if no other value is this one; if one is, a copy.
     pub fn own<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match Arc::try_unwrap(self.0) {
-            Ok(object) => owned::own(object.into_bound(py)),
-            Err(shared) => owned::own(shared.bind(py).clone()),
+            Ok(Held::Object(object)) => owned::own(object.into_bound(py)),
+            // The others in its tensor have the same memory.
+            Ok(Held::Row { batch, at, .. }) => batch.row(py, at)?.call_method0("clone"),
+            Err(shared) => owned::own(Self(shared).bind(py)?.clone()),
         }
     }
 }
@@ -55,44 +101,6 @@ pub fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     Ok(numpy.bind(py))
 }
 
-/// PyTorch, if something has imported it: without that, nothing is a tensor of its.
-pub fn torch(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    static TORCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    if let Some(torch) = TORCH.get(py) {
-        return Ok(Some(torch.bind(py).clone()));
-    }
-    let modules = py.import("sys")?.getattr("modules")?;
-    let Ok(torch) = modules.get_item("torch") else { return Ok(None) };
-    // It may be in the middle of its import.
-    if torch.getattr_opt("Tensor")?.is_none() {
-        return Ok(None);
-    }
-    let _ = TORCH.set(py, torch.clone().unbind());
-    Ok(Some(torch))
-}
-
-/// Whether an object is a torch tensor.
-pub fn is_torch(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    match torch(object.py())? {
-        Some(torch) => object.is_instance(&torch.getattr("Tensor")?),
-        None => Ok(false),
-    }
-}
-
-/// A torch tensor's content as a NumPy scalar or array; nothing where NumPy has no such numbers.
-pub fn torch_to_numpy<'py>(tensor: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = tensor.py();
-    let tensor = tensor.call_method0("detach")?.call_method0("cpu")?;
-    let tensor = tensor.call_method0("resolve_conj")?.call_method0("resolve_neg")?;
-    if torch_dtype(&tensor)? == Some(DType::BFloat16) {
-        let Ok(bfloat16) = dtypes::to_numpy(py, DType::BFloat16) else { return Ok(None) };
-        let bits = torch(py)?.expect("it is one of its tensors").getattr("int16")?;
-        let bits = tensor.call_method1("view", (bits,))?.call_method0("numpy")?;
-        return scalar_or_array(bits.call_method1("view", (bfloat16,))?).map(Some);
-    }
-    scalar_or_array(tensor.call_method0("numpy")?).map(Some)
-}
-
 /// The array; its scalar, if it has no dimensions.
 pub fn scalar_or_array(array: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     if array.getattr_opt("ndim")?.is_some_and(|count| count.extract::<u8>().is_ok_and(|n| n == 0)) {
@@ -101,17 +109,15 @@ pub fn scalar_or_array(array: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     Ok(array)
 }
 
-fn torch_dtype(tensor: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
-    let name = tensor.getattr("dtype")?.str()?.to_string();
-    Ok(DType::from_name(name.strip_prefix("torch.").unwrap_or(&name)))
-}
-
 /// The tensor of type `ty` that an object is.
 pub fn to_leaf(object: &Bound<'_, PyAny>, ty: &TensorType) -> Result<Leaf, Misfit> {
     let py = object.py();
+    if object.is_exact_instance(dtypes::ndarray(py)?) && is_of(object, ty)? {
+        return Ok(Leaf::new(object.clone()));
+    }
     if is_torch(object)? {
-        let found = torch_dtype(object)?;
-        let dims: Vec<u64> = object.getattr("shape")?.extract()?;
+        let found = Torch::get(py)?.expect("it is one of its tensors").dtype(object)?;
+        let dims = sizes(object)?;
         return match found {
             Some(dtype) if dtype == ty.dtype && fits(&dims, &ty.shape) => {
                 Ok(Leaf::new(object.clone()))
@@ -170,6 +176,30 @@ pub fn to_leaf(object: &Bound<'_, PyAny>, ty: &TensorType) -> Result<Leaf, Misfi
         false => array.call_method1("astype", (wanted,))?,
     };
     Ok(Leaf::new(scalar_or_array(array)?))
+}
+
+/// Whether an array with dimensions is of a type as it is. What isn't may still be converted.
+fn is_of(array: &Bound<'_, PyAny>, ty: &TensorType) -> PyResult<bool> {
+    let py = array.py();
+    let Some(wanted) = ty.shape.dims().filter(|dims| !dims.is_empty() && ty.dtype != DType::Str)
+    else {
+        return Ok(false);
+    };
+    if !array.getattr(intern!(py, "dtype"))?.is(&dtypes::to_numpy(py, ty.dtype)?) {
+        return Ok(false);
+    }
+    let found = array.getattr(intern!(py, "shape"))?.cast_into::<PyTuple>()?;
+    if found.len() != wanted.len() {
+        return Ok(false);
+    }
+    for (found, wanted) in found.iter_borrowed().zip(wanted) {
+        if let Some(wanted) = wanted
+            && found.extract::<u64>()? != *wanted
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A Python number.

@@ -2,18 +2,23 @@
 //! executors that others write.
 
 mod arguments;
+mod batch;
 mod cardinalities;
 mod context;
 mod hidden;
 mod kernels;
 mod leaf;
+mod numbers;
 mod owned;
 mod parts;
 mod pause;
 pub mod payload;
+mod program;
 mod results;
+mod stack;
 mod sums;
 mod threads;
+mod torch;
 mod travel;
 
 pub use context::computation;

@@ -3,11 +3,13 @@
 //! What users get they may write to, and what their functions returned they may go on writing to. So
 //! a tensor changes hands only with memory that nobody else knows; otherwise it is copied.
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use stator_cpython::object::references;
 use stator_federated::execution::Value;
 
-use super::leaf::{Leaf, is_torch, torch};
+use super::leaf::Leaf;
+use super::torch::{Torch, is_torch};
 use crate::federated::types::dtypes;
 
 /// How many references an object has if we hold the only one.
@@ -34,8 +36,11 @@ pub fn is_exclusive(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     if object.is_instance(dtypes::ndarray(py)?)? {
         return Ok(references(object.as_borrowed()) == OURS
-            && object.getattr("base")?.is_none()
-            && object.getattr("flags")?.getattr("owndata")?.is_truthy()?);
+            && object.getattr(intern!(py, "base"))?.is_none()
+            && object
+                .getattr(intern!(py, "flags"))?
+                .getattr(intern!(py, "owndata"))?
+                .is_truthy()?);
     }
     if is_torch(object)? {
         return Ok(references(object.as_borrowed()) == OURS && has_own_storage(object)?);
@@ -45,18 +50,17 @@ pub fn is_exclusive(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Whether this tensor alone uses its storage, which PyTorch has allocated.
 fn has_own_storage(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = tensor.py();
+    let torch = Torch::get(py)?.expect("it is one of its tensors");
     // PyTorch may hold it for gradients.
-    if tensor.call_method0("_use_count")?.extract::<i64>()? != 1
-        || tensor.call_method0("is_shared")?.is_truthy()?
-    {
+    if tensor.call_method0(intern!(py, "_use_count"))?.extract::<i64>()? != 1 {
         return Ok(false);
     }
-    let storage = tensor.call_method0("untyped_storage")?;
-    let torch = torch(tensor.py())?.expect("it is one of its tensors");
-    let uses = torch.getattr("_C")?.getattr("_storage_Use_Count")?;
+    let storage = tensor.call_method0(intern!(py, "untyped_storage"))?;
     // The tensor's reference and that of `storage`. What is made from NumPy's memory can't be resized.
-    Ok(uses.call1((storage.getattr("_cdata")?,))?.extract::<i64>()? == 2
-        && storage.call_method0("resizable")?.is_truthy()?)
+    Ok(!storage.call_method0(intern!(py, "is_shared"))?.is_truthy()?
+        && torch.uses(&storage)? == 2
+        && storage.call_method0(intern!(py, "resizable"))?.is_truthy()?)
 }
 
 /// Makes the tensors of a value its own. Whoever made the value must have let go of it.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use rustc_hash::FxHashMap;
 use stator_federated::ast::{BuildingBlock, Compiled, Data, Payload, WirePayload};
 use stator_federated::execution::{Value, embed, embedded};
@@ -15,6 +15,7 @@ use super::arguments::{Conversion, no_functions};
 use super::kernels::in_context;
 use super::leaf::Leaf;
 use super::owned::settle;
+use super::program::Flat;
 use super::results::{Tensors, to_python};
 use crate::federated::errors::IntoPython;
 use crate::federated::{blocks, types};
@@ -92,54 +93,76 @@ fn load(py: Python<'_>, bytes: &Arc<[u8]>, program: &Data) -> PyResult<Option<Py
     Ok(Some(made))
 }
 
-/// Runs a compiled computation of function type `ty`.
-pub fn run(
-    py: Python<'_>,
-    compiled: &Compiled,
-    ty: &Type,
-    argument: Option<Value<Leaf>>,
-) -> PyResult<Value<Leaf>> {
-    let (function, how) = callable(py, compiled, ty)?;
-    call(&function, &how, ty, argument)
+/// How a compiled computation is run.
+pub struct Runnable {
+    function: Py<PyAny>,
+    how: How,
+    /// Where it is a program that is run on tensors alone.
+    flat: Option<Flat>,
 }
 
-/// For how many clients a computation runs at once.
+/// How a compiled computation of function type `ty` is run.
 ///
 /// # Errors
-/// What looking for its function raises.
-pub fn clients_at_once(py: Python<'_>, compiled: &Compiled, ty: &Type) -> PyResult<usize> {
+/// Nothing here can run it; what looking for its function raises.
+pub fn runnable(py: Python<'_>, compiled: &Compiled, ty: &Type) -> PyResult<Runnable> {
     let (function, how) = callable(py, compiled, ty)?;
-    match function.getattr_opt("clients_at_once")? {
-        Some(count) if how.tensors == Tensors::Kept => count.extract(),
-        _ => Ok(1),
-    }
-}
-
-/// Runs a compiled computation for several clients at once; `None`: it has to run for one after the other.
-///
-/// # Errors
-/// What converting arguments and results raises.
-pub fn run_together(
-    py: Python<'_>,
-    compiled: &Compiled,
-    ty: &Type,
-    arguments: &[Value<Leaf>],
-) -> PyResult<Option<Vec<Value<Leaf>>>> {
-    let (function, how) = callable(py, compiled, ty)?;
-    let calls = arguments.iter().map(|argument| given(py, &how, ty, Some(argument.clone())));
-    let calls = PyList::new(py, calls.collect::<PyResult<Vec<_>>>()?)?;
-    let results = in_context(&function.getattr("together")?, PyTuple::new(py, [calls])?, None)?;
-    if results.is_none() {
-        return Ok(None);
-    }
-    let of = ty.as_function().expect("a compiled computation is of a function type");
-    let results: Vec<_> = results.try_iter()?.collect::<PyResult<_>>()?;
-    let value = |result: Bound<'_, PyAny>| {
-        let value = Conversion::new(&how.what, &no_functions, None).convert(&result, &of.result)?;
-        drop(result);
-        settle(py, value)
+    let flat = match how.tensors {
+        Tensors::Kept => Flat::of(&function, ty)?,
+        _ => None,
     };
-    results.into_iter().map(value).collect::<PyResult<_>>().map(Some)
+    Ok(Runnable { function: function.unbind(), how, flat })
+}
+
+impl Runnable {
+    /// Runs it, a computation of function type `ty`.
+    ///
+    /// # Errors
+    /// What it raises, and what converting arguments and results does.
+    pub fn run(
+        &self,
+        py: Python<'_>,
+        ty: &Type,
+        argument: Option<Value<Leaf>>,
+    ) -> PyResult<Value<Leaf>> {
+        if let Some(flat) = &self.flat
+            && let Some(value) = flat.run(py, argument.as_ref())?
+        {
+            return Ok(value);
+        }
+        call(self.function.bind(py), &self.how, ty, argument)
+    }
+
+    /// Whether running it surely has no effects.
+    pub fn is_pure(&self) -> bool {
+        self.flat.as_ref().is_some_and(Flat::is_pure)
+    }
+
+    /// For how many clients it runs at once.
+    ///
+    /// # Errors
+    /// What asking its function raises.
+    pub fn clients_at_once(&self, py: Python<'_>) -> PyResult<usize> {
+        match &self.flat {
+            Some(_) => self.function.bind(py).getattr("clients_at_once")?.extract(),
+            None => Ok(1),
+        }
+    }
+
+    /// Runs it for several clients at once; `None`: it has to run for one after the other.
+    ///
+    /// # Errors
+    /// What isn't the program's.
+    pub fn run_together(
+        &self,
+        py: Python<'_>,
+        arguments: &[Value<Leaf>],
+    ) -> PyResult<Option<Vec<Value<Leaf>>>> {
+        match &self.flat {
+            Some(flat) => flat.run_together(py, arguments),
+            None => Ok(None),
+        }
+    }
 }
 
 /// The function that a compiled computation runs, and how it is called.
@@ -239,7 +262,13 @@ fn call(
             error.set_traceback(py, None);
         }
     })?;
-    let value = Conversion::new(&how.what, &no_functions, None).convert(&result, &of.result)?;
+    settled(result, &how.what, &of.result)
+}
+
+/// The value of what a function returned, `what` in messages.
+pub fn settled(result: Bound<'_, PyAny>, what: &str, ty: &Type) -> PyResult<Value<Leaf>> {
+    let py = result.py();
+    let value = Conversion::new(what, &no_functions, None).convert(&result, ty)?;
     // Containers that nobody keeps go, and only then can it be told whether somebody keeps tensors.
     drop(result);
     settle(py, value)
@@ -255,9 +284,7 @@ pub fn data(py: Python<'_>, data: &Data, ty: &Type) -> PyResult<Value<Leaf>> {
     };
     let object = loader.call1(py, (PyBytes::new(py, &data.value),))?;
     let what = format!("the data `{}`", data.type_url);
-    let value = Conversion::new(&what, &no_functions, None).convert(object.bind(py), ty)?;
-    drop(object);
-    settle(py, value)
+    settled(object.into_bound(py), &what, ty)
 }
 
 /// A compiled computation of function type `type_signature` that runs `function`: with the fields

@@ -6,8 +6,9 @@ use stator_federated::execution::{Items, Value};
 use stator_federated::types::{StructType, Type, TypeKind};
 use stator_federated::{Class, Error};
 
-use super::leaf::{Leaf, is_torch, torch_to_numpy};
+use super::leaf::Leaf;
 use super::pause::pause;
+use super::torch::{is_torch, torch_to_numpy};
 use crate::federated::errors::raise;
 use crate::federated::structure::Struct;
 use crate::federated::tracing::elements::field_names;
@@ -103,9 +104,9 @@ fn list<'a>(
 
 fn object<'py>(py: Python<'py>, leaf: Leaf, tensors: Tensors) -> PyResult<Bound<'py, PyAny>> {
     match tensors {
-        Tensors::Kept => Ok(leaf.bind(py).clone()),
-        Tensors::ReadOnly if leaf.bind(py).is_instance(dtypes::ndarray(py)?)? => {
-            let view = leaf.bind(py).call_method0("view")?;
+        Tensors::Kept => Ok(leaf.bind(py)?.clone()),
+        Tensors::ReadOnly if leaf.bind(py)?.is_instance(dtypes::ndarray(py)?)? => {
+            let view = leaf.bind(py)?.call_method0("view")?;
             view.call_method1("setflags", (false,))?;
             Ok(view)
         }

@@ -1,53 +1,92 @@
 //! Sums of floating-point and complex tensors, of NumPy and PyTorch.
 
+use std::ops::Range;
+
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyNotImplementedError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyTuple};
 use stator_federated::dtype::Kind;
-use stator_federated::execution::{Sum, Total};
+use stator_federated::execution::Total;
 use stator_federated::types::TensorType;
 use stator_federated::{Class, Error};
 
 use super::kernels::dims;
-use super::leaf::{Leaf, is_torch, numpy, scalar_or_array, torch, torch_to_numpy};
+use super::leaf::{Leaf, numpy, scalar_or_array};
+use super::numbers::Numbers;
 use super::pause::pause;
+use super::torch::{self, is_torch, sizes, torch, torch_to_numpy};
 use crate::federated::errors::raise;
 use crate::federated::types::dtypes;
 
-/// A sum of tensors that isn't rounded yet.
-struct Unrounded {
+/// A sum of tensors of which some have been added.
+#[derive(Default)]
+pub struct Sums {
+    /// Of integers.
+    pub integers: Option<Leaf>,
+    /// Of others, with the first of the tensors.
+    numbers: Option<Numerous>,
+}
+
+struct Numerous {
     total: Total,
-    /// The tensors' sizes.
+    /// How many numbers a tensor has; a complex number is two in a row.
+    count: usize,
     sizes: Vec<u64>,
-    /// Whether all are PyTorch's.
-    in_torch: bool,
+    /// The device and the element type, where all tensors are PyTorch's.
+    like: Option<(Py<PyAny>, Py<PyAny>)>,
 }
 
-/// The sum of tensors of type `ty`, whose elements are floating-point or complex numbers.
-pub fn sum<'py>(
-    py: Python<'py>,
-    leaves: &[&Leaf],
-    how: Sum<'_>,
-    ty: &TensorType,
-) -> PyResult<Bound<'py, PyAny>> {
-    let sum = unrounded(py, leaves, how.weights, ty)?;
-    let made = rounded(py, sum, how.divided_by, ty)?;
-    if is_torch(&made)? {
-        // Where they are.
-        return made.call_method1("to", (leaves[0].bind(py).getattr("device")?,));
+impl Sums {
+    /// Adds tensors of type `ty`, whose elements are floating-point or complex numbers.
+    pub fn add(
+        &mut self,
+        py: Python<'_>,
+        leaves: &[&Leaf],
+        weights: Option<&[f64]>,
+        ty: &TensorType,
+    ) -> PyResult<()> {
+        let Some(first) = leaves.first() else { return Ok(()) };
+        let is_complex = ty.dtype.kind() == Kind::Complex;
+        let numbers = match &mut self.numbers {
+            Some(numbers) => numbers,
+            none => none.insert(Numerous::like(first.bind(py)?, is_complex)?),
+        };
+        let mut row = Vec::new();
+        for (at, leaf) in leaves.iter().enumerate() {
+            pause(py)?;
+            if numbers.like.is_some() && !leaf.is_torch(py)? {
+                numbers.like = None;
+            }
+            let weight = weights.map_or(1.0, |weights| weights[at]);
+            numbers.add(py, leaf, weight, is_complex, &mut row)?;
+        }
+        Ok(())
     }
-    Ok(made)
-}
 
-/// The sum before it is rounded: 64-bit numbers with one dimension more, whose sum is the sum.
-pub fn partial<'py>(
-    py: Python<'py>,
-    leaves: &[&Leaf],
-    weights: Option<&[f64]>,
-    ty: &TensorType,
-) -> PyResult<Bound<'py, PyAny>> {
-    write(py, unrounded(py, leaves, weights, ty)?, ty)
+    /// The sum, divided.
+    pub fn finish<'py>(
+        self,
+        py: Python<'py>,
+        divided_by: Option<f64>,
+        ty: &TensorType,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.numbers(ty)?.round(py, divided_by, ty)
+    }
+
+    /// The sum before it is rounded: 64-bit numbers with one dimension more, whose sum is the sum.
+    pub fn unrounded<'py>(self, py: Python<'py>, ty: &TensorType) -> PyResult<Bound<'py, PyAny>> {
+        self.numbers(ty)?.write(py, ty)
+    }
+
+    fn numbers(self, ty: &TensorType) -> PyResult<Numerous> {
+        if let Some(numbers) = self.numbers {
+            return Ok(numbers);
+        }
+        let sizes = dims(ty).map_err(|error| raise(&error))?;
+        Ok(Numerous::of(sizes, ty.dtype.kind() == Kind::Complex, None))
+    }
 }
 
 /// The sum of two that aren't rounded.
@@ -57,14 +96,16 @@ pub fn merge<'py>(
     right: &Leaf,
     ty: &TensorType,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut sum = read(py, left, ty)?;
-    let other = read(py, right, ty)?;
+    let mut sum = Numerous::read(py, left, ty)?;
+    let other = Numerous::read(py, right, ty)?;
     if sum.sizes != other.sizes {
         return Err(unlike(&sum.sizes, &other.sizes));
     }
-    sum.in_torch &= other.in_torch;
+    if other.like.is_none() {
+        sum.like = None;
+    }
     other.total.into_rows().iter().for_each(|row| sum.total.add(row, 1.0));
-    write(py, sum, ty)
+    sum.write(py, ty)
 }
 
 /// What comes of a sum that isn't rounded.
@@ -74,83 +115,12 @@ pub fn round<'py>(
     divided_by: Option<f64>,
     ty: &TensorType,
 ) -> PyResult<Bound<'py, PyAny>> {
-    rounded(py, read(py, sum, ty)?, divided_by, ty)
-}
-
-fn unrounded(
-    py: Python<'_>,
-    leaves: &[&Leaf],
-    weights: Option<&[f64]>,
-    ty: &TensorType,
-) -> PyResult<Unrounded> {
-    let weight = |at: usize| weights.map_or(1.0, |weights| weights[at]);
-    let mut in_torch = !leaves.is_empty();
-    for leaf in leaves {
-        in_torch = in_torch && is_torch(leaf.bind(py))?;
-    }
-    if ty.shape.is_scalar() && ty.dtype.kind() == Kind::Float && !in_torch {
-        let mut total = Total::new(1);
-        for (at, leaf) in leaves.iter().enumerate() {
-            pause(py)?;
-            let number: f64 = leaf.bind(py).call_method0("__float__")?.extract()?;
-            total.add(&[number], weight(at));
-        }
-        return Ok(Unrounded { total, sizes: Vec::new(), in_torch });
-    }
-    let sizes: Vec<u64> = match leaves.first() {
-        Some(first) => first.bind(py).getattr("shape")?.extract()?,
-        None => dims(ty).map_err(|error| raise(&error))?,
-    };
-    let count = numbers(&sizes, ty);
-    let mut total = Total::new(count);
-    let mut numbers = vec![0.0; count];
-    for (at, leaf) in leaves.iter().enumerate() {
-        pause(py)?;
-        let row = wide_row(leaf.bind(py), ty.dtype.kind() == Kind::Complex)?;
-        let row = PyBuffer::<f64>::get(&row)?;
-        if row.item_count() != count {
-            return Err(unlike(&sizes, &leaf.bind(py).getattr("shape")?.extract::<Vec<u64>>()?));
-        }
-        row.copy_to_slice(py, &mut numbers)?;
-        total.add(&numbers, weight(at));
-    }
-    Ok(Unrounded { total, sizes, in_torch })
+    Numerous::read(py, sum, ty)?.round(py, divided_by, ty)
 }
 
 fn unlike(expected: &[u64], found: &[u64]) -> PyErr {
     let error = Error::new(Class::Value, "tensors of different sizes can't be summed");
     raise(&error.expected(format!("{expected:?}")).found(format!("{found:?}")))
-}
-
-/// How many 64-bit numbers a tensor has: a complex number is two in a row.
-fn numbers(sizes: &[u64], ty: &TensorType) -> usize {
-    sizes.iter().product::<u64>() as usize * if ty.dtype.kind() == Kind::Complex { 2 } else { 1 }
-}
-
-fn rounded<'py>(
-    py: Python<'py>,
-    sum: Unrounded,
-    divided_by: Option<f64>,
-    ty: &TensorType,
-) -> PyResult<Bound<'py, PyAny>> {
-    let total = sum.total.finish(divided_by, ty.dtype);
-    let is_complex = ty.dtype.kind() == Kind::Complex;
-    if sum.sizes.is_empty() && !is_complex && !sum.in_torch {
-        let number = PyFloat::new(py, total[0]);
-        return dtypes::to_numpy(py, ty.dtype)?.getattr("type")?.call1((number,));
-    }
-    let made = row_of(py, &total)?;
-    let made = if is_complex { made.call_method1("view", ("complex128",))? } else { made };
-    let made = made.call_method1("reshape", (PyTuple::new(py, sum.sizes)?,))?;
-    if let Some(torch) = torch(py)?
-        && sum.in_torch
-    {
-        let made = torch.call_method1("from_numpy", (made,))?;
-        return made.call_method1("to", (torch.getattr(ty.dtype.name())?,));
-    }
-    // The memory is new where there was anything to convert; otherwise `made` may have a base.
-    let made = made.call_method1("astype", (dtypes::to_numpy(py, ty.dtype)?,))?;
-    scalar_or_array(made)
 }
 
 /// New memory with these numbers.
@@ -160,36 +130,156 @@ fn row_of<'py>(py: Python<'py>, numbers: &[f64]) -> PyResult<Bound<'py, PyAny>> 
     Ok(made)
 }
 
-/// The tensor of a sum that isn't rounded.
-fn write<'py>(py: Python<'py>, sum: Unrounded, ty: &TensorType) -> PyResult<Bound<'py, PyAny>> {
-    let rows = sum.total.into_rows();
-    let mut sizes = vec![rows.len() as u64];
-    sizes.extend(sum.sizes);
-    if ty.dtype.kind() == Kind::Complex {
-        sizes.push(2);
+impl Numerous {
+    fn round<'py>(
+        self,
+        py: Python<'py>,
+        divided_by: Option<f64>,
+        ty: &TensorType,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let is_complex = ty.dtype.kind() == Kind::Complex;
+        let Self { total, sizes, like, .. } = self;
+        let total = total.finish(divided_by, ty.dtype);
+        if like.is_none() && ty.shape.is_scalar() && !is_complex {
+            let number = PyFloat::new(py, total[0]);
+            return dtypes::to_numpy(py, ty.dtype)?.getattr("type")?.call1((number,));
+        }
+        let made = row_of(py, &total)?;
+        let made = if is_complex { made.call_method1("view", ("complex128",))? } else { made };
+        let made = made.call_method1("reshape", (PyTuple::new(py, sizes)?,))?;
+        if let Some(torch) = torch(py)?
+            && let Some(like) = like
+        {
+            return torch.call_method1("from_numpy", (made,))?.call_method1("to", like);
+        }
+        // The memory is new where there was anything to convert; otherwise `made` may have a base.
+        let made = made.call_method1("astype", (dtypes::to_numpy(py, ty.dtype)?,))?;
+        scalar_or_array(made)
     }
-    let made = row_of(py, &rows.concat())?.call_method1("reshape", (PyTuple::new(py, sizes)?,))?;
-    match torch(py)? {
-        Some(torch) if sum.in_torch => torch.call_method1("from_numpy", (made,)),
-        _ => Ok(made),
+
+    /// The tensor of a sum that isn't rounded.
+    fn write<'py>(self, py: Python<'py>, ty: &TensorType) -> PyResult<Bound<'py, PyAny>> {
+        let rows = self.total.into_rows();
+        let mut sizes = vec![rows.len() as u64];
+        sizes.extend(self.sizes);
+        if ty.dtype.kind() == Kind::Complex {
+            sizes.push(2);
+        }
+        let made = row_of(py, &rows.concat())?;
+        let made = made.call_method1("reshape", (PyTuple::new(py, sizes)?,))?;
+        match torch(py)? {
+            Some(torch) if self.like.is_some() => torch.call_method1("from_numpy", (made,)),
+            _ => Ok(made),
+        }
+    }
+
+    /// The sum that isn't rounded, of its tensor.
+    fn read(py: Python<'_>, leaf: &Leaf, ty: &TensorType) -> PyResult<Self> {
+        let tensor = leaf.bind(py)?;
+        let is_complex = ty.dtype.kind() == Kind::Complex;
+        let mut sizes = sizes(tensor)?;
+        if is_complex {
+            sizes.pop();
+        }
+        sizes.remove(0);
+        let like = match torch(py)? {
+            Some(torch) if is_torch(tensor)? => {
+                let dtype = torch.getattr(ty.dtype.name())?;
+                Some((tensor.getattr("device")?.unbind(), dtype.unbind()))
+            }
+            _ => None,
+        };
+        let row = PyBuffer::<f64>::get(&wide_row(tensor, false)?)?.to_vec(py)?;
+        let mut read = Self::of(sizes, is_complex, like);
+        if read.count > 0 {
+            let rows = row.chunks(read.count).map(<[f64]>::to_vec);
+            read.total = Total::from_rows(rows.collect());
+        }
+        Ok(read)
+    }
+
+    /// Zeros as many as there are in a tensor.
+    fn like(tensor: &Bound<'_, PyAny>, is_complex: bool) -> PyResult<Self> {
+        let like = match is_torch(tensor)? {
+            true => Some((tensor.getattr("device")?.unbind(), tensor.getattr("dtype")?.unbind())),
+            false => None,
+        };
+        Ok(Self::of(sizes(tensor)?, is_complex, like))
+    }
+
+    fn of(sizes: Vec<u64>, is_complex: bool, like: Option<(Py<PyAny>, Py<PyAny>)>) -> Self {
+        let count = sizes.iter().product::<u64>() as usize * if is_complex { 2 } else { 1 };
+        Self { total: Total::new(count), count, sizes, like }
+    }
+
+    /// Adds a tensor; `row` is for what has to be converted.
+    fn add(
+        &mut self,
+        py: Python<'_>,
+        leaf: &Leaf,
+        weight: f64,
+        is_complex: bool,
+        row: &mut Vec<f64>,
+    ) -> PyResult<()> {
+        let Self { total, count, sizes, .. } = self;
+        if add_to(py, leaf, total, *count, weight)? {
+            return Ok(());
+        }
+        if sizes.is_empty() && !is_complex {
+            total.add(&[number(py, leaf)?], weight);
+            return Ok(());
+        }
+        let tensor = leaf.bind(py)?;
+        let wide = wide_row(tensor, is_complex)?;
+        let wide = PyBuffer::<f64>::get(&wide)?;
+        if wide.item_count() != *count {
+            return Err(unlike(sizes, &torch::sizes(tensor)?));
+        }
+        row.resize(*count, 0.0);
+        wide.copy_to_slice(py, row)?;
+        total.add(row, weight);
+        Ok(())
     }
 }
 
-/// The sum that isn't rounded, of its tensor.
-fn read(py: Python<'_>, leaf: &Leaf, ty: &TensorType) -> PyResult<Unrounded> {
-    let leaf = leaf.bind(py);
-    let mut sizes: Vec<u64> = leaf.getattr("shape")?.extract()?;
-    if ty.dtype.kind() == Kind::Complex {
-        sizes.pop();
+/// Adds the numbers of a tensor, if they are in memory and as many as `count`.
+fn add_to(
+    py: Python<'_>,
+    leaf: &Leaf,
+    total: &mut Total,
+    count: usize,
+    weight: f64,
+) -> PyResult<bool> {
+    if let Some((batch, at)) = leaf.as_row() {
+        let added = batch.with_numbers(py, at, |numbers, range| {
+            let fits = range.len() == count;
+            if fits {
+                numbers.add_to(range, total, weight);
+            }
+            fits
+        })?;
+        return Ok(added.unwrap_or(false));
     }
-    sizes.remove(0);
-    let row = PyBuffer::<f64>::get(&wide_row(leaf, false)?)?.to_vec(py)?;
-    let count = numbers(&sizes, ty);
-    let total = match count {
-        0 => Total::new(0),
-        _ => Total::from_rows(row.chunks(count).map(<[f64]>::to_vec).collect()),
-    };
-    Ok(Unrounded { total, sizes, in_torch: is_torch(leaf)? })
+    if let Some(numbers) = Numbers::of(leaf.bind(py)?)?
+        && numbers.len() == count
+    {
+        numbers.add_to(0..count, total, weight);
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// A scalar as a number.
+pub fn number(py: Python<'_>, leaf: &Leaf) -> PyResult<f64> {
+    if let Some((batch, at)) = leaf.as_row() {
+        let look = |numbers: &Numbers, range: Range<usize>| {
+            (range.len() == 1).then(|| numbers.number(range.start))
+        };
+        if let Some(Some(number)) = batch.with_numbers(py, at, look)? {
+            return Ok(number);
+        }
+    }
+    leaf.bind(py)?.call_method0(intern!(py, "__float__"))?.extract()
 }
 
 /// The elements of a tensor in a row of 64-bit numbers.

@@ -11,8 +11,9 @@ use pyo3::types::{PyList, PyTuple};
 use stator_federated::execution::Value;
 use stator_federated::{Class, Error};
 
-use super::leaf::{Leaf, is_torch, numpy, torch, torch_to_numpy};
+use super::leaf::{Leaf, numpy};
 use super::pause::pause;
+use super::torch::{is_torch, torch, torch_to_numpy};
 use crate::federated::errors::raise;
 use crate::federated::types::dtypes;
 
@@ -132,15 +133,16 @@ pub fn unpack(parts: &Bound<'_, PyList>) -> PyResult<Column> {
 /// A column of tensors; the last item says whether they are PyTorch's.
 fn tensors<'py>(py: Python<'py>, leaves: &[Leaf]) -> PyResult<Bound<'py, PyTuple>> {
     let numpy = numpy(py)?;
-    let given = PyList::new(py, leaves.iter().map(|leaf| leaf.bind(py)))?;
+    let given = leaves.iter().map(|leaf| leaf.bind(py)).collect::<PyResult<Vec<_>>>()?;
+    let given = PyList::new(py, given)?;
     let objects = || ("objects", &given, false).into_pyobject(py);
-    let in_torch = is_torch(leaves[0].bind(py))?;
+    let in_torch = is_torch(leaves[0].bind(py)?)?;
     let mut arrays: Vec<Bound<'py, PyAny>> = Vec::with_capacity(leaves.len());
     let mut dtype: Option<Bound<'py, PyAny>> = None;
     let mut sizes: Option<Bound<'py, PyAny>> = None;
     let mut is_even = true;
     for leaf in leaves {
-        let leaf = leaf.bind(py);
+        let leaf = leaf.bind(py)?;
         if is_torch(leaf)? != in_torch {
             return objects();
         }
@@ -240,7 +242,7 @@ pub fn bytes_in(py: Python<'_>, value: &Value<Leaf>) -> PyResult<u64> {
     while let Some(value) = left.pop() {
         match value {
             Value::Leaf(leaf) => {
-                let leaf = leaf.bind(py);
+                let leaf = leaf.bind(py)?;
                 if leaf.is_instance(dtypes::ndarray(py)?)? || is_torch(leaf)? {
                     bytes += leaf.getattr("nbytes")?.extract::<u64>()?;
                 }
@@ -250,6 +252,7 @@ pub fn bytes_in(py: Python<'_>, value: &Value<Leaf>) -> PyResult<u64> {
             | Value::Each(items)
             | Value::Everywhere(items) => left.extend(items.iter()),
             Value::Function(_) | Value::Placement(_) => {}
+            Value::Later(_) | Value::Merge(_) => unreachable!("a call gives no such"),
         }
     }
     Ok(bytes)

@@ -125,6 +125,14 @@ pub fn to_numpy(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
     }
 }
 
+/// Whether a `numpy.dtype` is that of one of our numbers but bfloat16, in this machine's byte order.
+pub fn is_native_number(dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let known = DType::ALL.iter().zip(&numpy(dtype.py())?.dtypes);
+    Ok(known.into_iter().any(|(&of, known)| {
+        of != DType::Str && known.as_ref().is_some_and(|known| dtype.is(known))
+    }))
+}
+
 /// NumPy's dtype for a class of Python's own numbers or strings, as in annotations.
 pub fn of_scalar_class<'py>(class: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = class.py();

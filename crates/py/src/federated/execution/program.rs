@@ -1,0 +1,446 @@
+//! Tensor programs run on tensors alone, without containers around them: for one client, and for several at once.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stator_federated::execution::Value;
+use stator_federated::types::{TensorType, Type, TypeKind};
+
+use super::batch::Batch;
+use super::kernels::in_context;
+use super::leaf::{Leaf, to_leaf};
+use super::payload::settled;
+use super::stack::{Convert, stacked};
+use super::torch::{Torch, sizes};
+use crate::federated::types;
+
+/// How many sizes of inputs are remembered as those of a program.
+const REMEMBERED: usize = 4096;
+
+/// A program, and how it is run.
+pub struct Flat {
+    /// What runs it where this can't.
+    runner: Py<PyAny>,
+    run: Py<PyAny>,
+    /// The same with PyTorch set as the program expects it.
+    apart: Py<PyAny>,
+    check: Py<PyAny>,
+    /// For each input, whether its sizes differ between values of the type.
+    varies: Vec<bool>,
+    /// Whether the program may write to its inputs.
+    copies: bool,
+    /// Whether it may set something of them, such as that they need gradients.
+    marks: bool,
+    is_pure: bool,
+    default_dtype: Py<PyAny>,
+    most_bytes: u64,
+    convert: Convert,
+    parameter: Option<Type>,
+    result: Type,
+    outputs: Vec<TensorType>,
+    /// What the inputs were at last: several clients have the same ones.
+    given: Mutex<Vec<Option<Given>>>,
+    /// Sizes of the inputs that vary, where they fit.
+    fitting: Mutex<FxHashSet<Vec<u64>>>,
+}
+
+/// An input as it was given at last.
+struct Given {
+    leaf: Leaf,
+    /// Its tensor, from the second time on, which nobody sets anything of.
+    tensor: Option<Py<PyAny>>,
+}
+
+impl Flat {
+    /// How `runner` is run on tensors. `None`: it has to be called.
+    ///
+    /// # Errors
+    /// What asking it raises.
+    pub fn of(runner: &Bound<'_, PyAny>, ty: &Type) -> PyResult<Option<Self>> {
+        let py = runner.py();
+        let Some(flat) = runner.getattr_opt("flat")? else { return Ok(None) };
+        let of = ty.as_function().expect("a compiled computation is of a function type");
+        let parameter = of.parameter.as_ref().map(|of| types::wrap(py, of)).transpose()?;
+        let found = flat.call1((parameter, types::wrap(py, &of.result)?))?;
+        if found.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            runner: runner.clone().unbind(),
+            run: found.getattr("run")?.unbind(),
+            apart: found.getattr("apart")?.unbind(),
+            check: found.getattr("check")?.unbind(),
+            varies: found.getattr("varies")?.extract()?,
+            copies: found.getattr("copies")?.extract()?,
+            marks: found.getattr("marks")?.extract()?,
+            is_pure: found.getattr("is_pure")?.extract()?,
+            default_dtype: found.getattr("default_dtype")?.unbind(),
+            most_bytes: found.getattr("most_bytes")?.extract()?,
+            convert: Convert::new(py)?,
+            parameter: of.parameter.clone(),
+            result: of.result.clone(),
+            outputs: tensor_types(&of.result),
+            given: Mutex::default(),
+            fitting: Mutex::default(),
+        }))
+    }
+
+    /// Whether it surely draws no random numbers.
+    pub fn is_pure(&self) -> bool {
+        self.is_pure
+    }
+
+    /// What it gives for an argument. `None`: it has to be called.
+    ///
+    /// # Errors
+    /// What an operation raises.
+    pub fn run(
+        &self,
+        py: Python<'_>,
+        argument: Option<&Value<Leaf>>,
+    ) -> PyResult<Option<Value<Leaf>>> {
+        match self.leaves(py, argument)? {
+            Some(leaves) => self.run_on(py, &leaves).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What it gives for each of several arguments. `None`: it has to run for one after the other.
+    ///
+    /// # Errors
+    /// What isn't the program's.
+    pub fn run_together(
+        &self,
+        py: Python<'_>,
+        arguments: &[Value<Leaf>],
+    ) -> PyResult<Option<Vec<Value<Leaf>>>> {
+        let mut rows = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            match self.leaves(py, Some(argument)) {
+                Ok(Some(leaves)) => rows.push(leaves),
+                // What is wrong with one is said when it is run alone.
+                _ => return Ok(None),
+            }
+        }
+        let mut results: Vec<Option<Value<Leaf>>> = vec![None; rows.len()];
+        for group in self.groups(py, &rows)? {
+            let most = self.at_once(py, &rows[group[0]])?;
+            for part in group.chunks(most) {
+                let made = match part {
+                    &[alone] => self.run_on(py, &rows[alone]).map(|value| Some(vec![value])),
+                    _ => self.run_part(py, &rows, part),
+                };
+                let values = match made {
+                    Ok(Some(values)) => values,
+                    Ok(None) => return Ok(None),
+                    Err(error) if error.is_instance_of::<PyException>(py) => {
+                        self.runner.call_method1(py, "failed", (error.value(py),))?;
+                        return Ok(None);
+                    }
+                    Err(error) => return Err(error),
+                };
+                for (&client, value) in part.iter().zip(values) {
+                    results[client] = Some(value);
+                }
+            }
+        }
+        Ok(results.into_iter().collect())
+    }
+
+    /// Whether PyTorch is set as the program expects it.
+    fn is_usual(&self, py: Python<'_>) -> PyResult<bool> {
+        let Some(torch) = Torch::get(py)? else { return Ok(false) };
+        let module = torch.module(py);
+        let asked = |name| module.call_method0(name)?.is_truthy();
+        Ok(!asked(intern!(py, "is_inference_mode_enabled"))?
+            && asked(intern!(py, "is_grad_enabled"))?
+            && module.call_method0(intern!(py, "get_default_dtype"))?.is(&self.default_dtype))
+    }
+
+    /// The tensors in an argument, in their order; what is in sequences is stacked. `None`: it isn't one.
+    fn leaves(
+        &self,
+        py: Python<'_>,
+        argument: Option<&Value<Leaf>>,
+    ) -> PyResult<Option<Vec<Leaf>>> {
+        let mut leaves = Vec::with_capacity(self.varies.len());
+        if let (Some(argument), Some(parameter)) = (argument, &self.parameter) {
+            let mut left = vec![(argument, parameter)];
+            while let Some((value, ty)) = left.pop() {
+                match (value, ty.kind()) {
+                    (Value::Leaf(leaf), TypeKind::Tensor(_)) => leaves.push(leaf.clone()),
+                    (Value::Struct(fields), TypeKind::Struct(structure)) => {
+                        left.extend(
+                            fields
+                                .iter()
+                                .zip(structure.fields())
+                                .rev()
+                                .map(|(value, field)| (value, &field.ty)),
+                        );
+                    }
+                    (Value::Sequence(elements), TypeKind::Sequence(_)) if elements.is_empty() => {
+                        return Ok(None);
+                    }
+                    (Value::Sequence(elements), TypeKind::Sequence(of)) => {
+                        let rows: Vec<Vec<&Leaf>> = elements.iter().map(in_structs).collect();
+                        for at in 0..tensor_types(of).len() {
+                            let column: Option<Vec<&Leaf>> =
+                                rows.iter().map(|row| row.get(at).copied()).collect();
+                            let Some(column) = column else { return Ok(None) };
+                            leaves.push(Leaf::new(stacked(py, &column, &self.convert)?));
+                        }
+                    }
+                    _ => return Ok(None),
+                }
+            }
+        }
+        Ok((leaves.len() == self.varies.len()).then_some(leaves))
+    }
+
+    fn run_on(&self, py: Python<'_>, leaves: &[Leaf]) -> PyResult<Value<Leaf>> {
+        let tensors = PyTuple::new(py, self.tensors(py, leaves)?)?;
+        let without_frames = |error: &PyErr| error.set_traceback(py, None);
+        let results = if self.is_usual(py)? {
+            self.check(py, leaves, &tensors).inspect_err(without_frames)?;
+            in_context(self.run.bind(py), PyTuple::new(py, [&tensors])?, None)
+        } else {
+            in_context(self.apart.bind(py), tensors.clone(), None)
+        };
+        let results = results.inspect_err(without_frames)?;
+        let results = results.cast_into::<PyList>()?;
+        let mut made = Vec::with_capacity(self.outputs.len());
+        for (result, ty) in results.iter().zip(&self.outputs) {
+            match output(&result, ty)? {
+                Some(leaf) => made.push(leaf),
+                None => break,
+            }
+        }
+        if made.len() == self.outputs.len() && results.len() == made.len() {
+            return Ok(nested(&self.result, &mut made.into_iter()));
+        }
+        self.finished(py, &results, &tensors).inspect_err(without_frames)
+    }
+
+    /// The value, where what the operations gave isn't tensors of the result's types.
+    fn finished(
+        &self,
+        py: Python<'_>,
+        results: &Bound<'_, PyList>,
+        given: &Bound<'_, PyTuple>,
+    ) -> PyResult<Value<Leaf>> {
+        let object = self.runner.bind(py).call_method1("finished", (results, given))?;
+        settled(object, "the result of a program", &self.result)
+    }
+
+    /// The inputs. What several clients have is converted once.
+    fn tensors<'py>(&self, py: Python<'py>, leaves: &[Leaf]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut known = std::mem::take(&mut *self.given());
+        // Another thread may have them.
+        known.resize_with(leaves.len(), || None);
+        let mut tensors = Vec::with_capacity(leaves.len());
+        for (leaf, known) in leaves.iter().zip(&mut known) {
+            tensors.push(self.tensor(py, leaf, known)?);
+        }
+        let old = std::mem::replace(&mut *self.given(), known);
+        drop(old);
+        Ok(tensors)
+    }
+
+    fn given(&self) -> MutexGuard<'_, Vec<Option<Given>>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tensor<'py>(
+        &self,
+        py: Python<'py>,
+        leaf: &Leaf,
+        known: &mut Option<Given>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Some(given) = known.as_mut().filter(|given| given.leaf.is(leaf)) else {
+            let tensor = self.convert.own(py, leaf)?;
+            *known = Some(Given { leaf: leaf.clone(), tensor: None });
+            return if self.copies { tensor.call_method0("clone") } else { Ok(tensor) };
+        };
+        let tensor = match &given.tensor {
+            Some(tensor) => tensor.bind(py).clone(),
+            None => {
+                let tensor = self.convert.own(py, leaf)?;
+                given.tensor = Some(tensor.clone().unbind());
+                tensor
+            }
+        };
+        match (self.copies, self.marks) {
+            (true, _) => tensor.call_method0(intern!(py, "clone")),
+            (_, true) => tensor.call_method0(intern!(py, "detach")),
+            _ => Ok(tensor),
+        }
+    }
+
+    /// Fails if tensors don't fit, which their types may leave open.
+    fn check(&self, py: Python<'_>, leaves: &[Leaf], tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let found = self.varying(py, leaves)?;
+        let fitting = || self.fitting.lock().unwrap_or_else(PoisonError::into_inner);
+        if fitting().contains(&found) {
+            return Ok(());
+        }
+        self.check.bind(py).call1((tensors,))?;
+        let mut fitting = fitting();
+        if fitting.len() < REMEMBERED {
+            fitting.insert(found);
+        }
+        Ok(())
+    }
+
+    /// The sizes of the inputs whose sizes vary.
+    fn varying(&self, py: Python<'_>, leaves: &[Leaf]) -> PyResult<Vec<u64>> {
+        let mut found = Vec::new();
+        for (leaf, _) in leaves.iter().zip(&self.varies).filter(|(_, varies)| **varies) {
+            found.extend(sizes(leaf.bind(py)?)?);
+        }
+        Ok(found)
+    }
+
+    /// The clients whose tensors have the same sizes, together.
+    fn groups(&self, py: Python<'_>, rows: &[Vec<Leaf>]) -> PyResult<Vec<Vec<usize>>> {
+        if !self.varies.contains(&true) {
+            return Ok(vec![(0..rows.len()).collect()]);
+        }
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let mut known: FxHashMap<Vec<u64>, usize> = FxHashMap::default();
+        for (client, row) in rows.iter().enumerate() {
+            let group = *known.entry(self.varying(py, row)?).or_insert(groups.len());
+            if group == groups.len() {
+                groups.push(Vec::new());
+            }
+            groups[group].push(client);
+        }
+        Ok(groups)
+    }
+
+    /// For how many clients with inputs of these sizes it runs at once.
+    fn at_once(&self, py: Python<'_>, row: &[Leaf]) -> PyResult<usize> {
+        let mut bytes = 0u64;
+        for leaf in row {
+            bytes += leaf.bind(py)?.getattr(intern!(py, "nbytes"))?.extract::<u64>()?;
+        }
+        Ok((self.most_bytes / bytes.max(1)).max(1) as usize)
+    }
+
+    /// What it gives for some clients, whose tensors have the same sizes.
+    fn run_part(
+        &self,
+        py: Python<'_>,
+        rows: &[Vec<Leaf>],
+        part: &[usize],
+    ) -> PyResult<Option<Vec<Value<Leaf>>>> {
+        let columns = PyList::empty(py);
+        for (input, _) in self.varies.iter().enumerate() {
+            let column: Vec<&Leaf> = part.iter().map(|&client| &rows[client][input]).collect();
+            columns.append(self.column(py, &column)?)?;
+        }
+        let together = self.runner.bind(py).getattr(intern!(py, "together"))?;
+        let arguments = (part.len(), columns).into_pyobject(py)?;
+        let results = in_context(&together, arguments, None)?;
+        let Ok(results) = results.cast::<PyList>() else { return Ok(None) };
+        let mut batches = Vec::with_capacity(self.outputs.len());
+        for (result, ty) in results.iter().zip(&self.outputs) {
+            match Batch::of(&result, ty, part.len())? {
+                Some(batch) => batches.push(Arc::new(batch)),
+                None => return Ok(None),
+            }
+        }
+        let value = |at| {
+            let mut leaves = batches.iter().map(|batch| Leaf::row(batch, at));
+            nested(&self.result, &mut leaves)
+        };
+        Ok(Some((0..part.len()).map(value).collect()))
+    }
+
+    /// The tensors of clients for one input in one.
+    fn column<'py>(&self, py: Python<'py>, column: &[&Leaf]) -> PyResult<Bound<'py, PyAny>> {
+        if column.iter().all(|leaf| leaf.is(column[0])) {
+            let tensor = self.convert.own(py, column[0])?;
+            let mut dims = vec![column.len() as u64];
+            dims.extend(sizes(&tensor)?);
+            let all = tensor.call_method1("expand", (dims,))?;
+            return if self.copies { all.call_method0("contiguous") } else { Ok(all) };
+        }
+        stacked(py, column, &self.convert)
+    }
+}
+
+/// What an operation gave, as a tensor of the type; `None` if it isn't one.
+fn output(result: &Bound<'_, PyAny>, ty: &TensorType) -> PyResult<Option<Leaf>> {
+    let py = result.py();
+    if !Torch::get(py)?.is_some_and(|torch| torch.is_plain(result)) {
+        return Ok(None);
+    }
+    let own = match result.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
+        true => &result.call_method0(intern!(py, "detach"))?,
+        false => result,
+    };
+    Ok(to_leaf(own, ty).ok())
+}
+
+/// The types of the tensors in a type, in their order.
+fn tensor_types(ty: &Type) -> Vec<TensorType> {
+    let mut left = vec![ty];
+    let mut found = Vec::new();
+    while let Some(ty) = left.pop() {
+        match ty.kind() {
+            TypeKind::Tensor(tensor) => found.push(tensor.clone()),
+            TypeKind::Struct(structure) => {
+                left.extend(structure.fields().iter().rev().map(|field| &field.ty));
+            }
+            TypeKind::Sequence(element) => left.push(element),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The tensors in structs, in their order.
+fn in_structs(value: &Value<Leaf>) -> Vec<&Leaf> {
+    let mut left = vec![value];
+    let mut found = Vec::new();
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Leaf(leaf) => found.push(leaf),
+            Value::Struct(fields) => left.extend(fields.iter().rev()),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The value of a type, a struct of tensors, with these tensors.
+fn nested(ty: &Type, leaves: &mut dyn Iterator<Item = Leaf>) -> Value<Leaf> {
+    enum Todo<'a> {
+        Visit(&'a Type),
+        Build(usize),
+    }
+    let mut todo = vec![Todo::Visit(ty)];
+    let mut done: Vec<Value<Leaf>> = Vec::new();
+    while let Some(next) = todo.pop() {
+        match next {
+            Todo::Build(count) => {
+                let fields = done.split_off(done.len() - count);
+                done.push(Value::structure(fields));
+            }
+            Todo::Visit(ty) => match ty.as_struct() {
+                Some(structure) => {
+                    todo.push(Todo::Build(structure.len()));
+                    todo.extend(
+                        structure.fields().iter().rev().map(|field| Todo::Visit(&field.ty)),
+                    );
+                }
+                None => done.push(Value::Leaf(leaves.next().expect("one for each tensor"))),
+            },
+        }
+    }
+    done.pop().expect("the root is left")
+}
