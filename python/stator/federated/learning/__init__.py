@@ -12,6 +12,13 @@ from __future__ import annotations
 
 from stator.federated.learning._checkpoints import CheckpointError, load_state, save_state
 from stator.federated.learning._checks import ClientError
+from stator.federated.learning._data import (
+    ClientData,
+    partition_by_dirichlet,
+    partition_by_user,
+    partition_evenly,
+    rows_of,
+)
 from stator.federated.learning._models import Model
 from stator.federated.learning._optimizers import ServerOptimizer, adagrad, adam, sgd, yogi
 from stator.federated.learning._processes import (
@@ -24,14 +31,31 @@ from stator.federated.learning._processes import (
     build_fed_sgd,
     build_fed_yogi,
 )
+from stator.federated.learning._sampling import (
+    ClientSampler,
+    ClientUnavailableError,
+    Cohort,
+    PoissonSampler,
+    QuorumError,
+    UniformSampler,
+)
 from stator.federated.learning._scaffold import build_scaffold
+from stator.federated.learning._training import Training, train
 
 __all__ = [
     "CheckpointError",
+    "ClientData",
     "ClientError",
+    "ClientSampler",
+    "ClientUnavailableError",
+    "Cohort",
     "IterativeProcess",
     "Model",
+    "PoissonSampler",
+    "QuorumError",
     "ServerOptimizer",
+    "Training",
+    "UniformSampler",
     "adagrad",
     "adam",
     "build_evaluation",
@@ -43,7 +67,12 @@ __all__ = [
     "build_fed_yogi",
     "build_scaffold",
     "load_state",
+    "partition_by_dirichlet",
+    "partition_by_user",
+    "partition_evenly",
+    "rows_of",
     "save_state",
     "sgd",
+    "train",
     "yogi",
 ]

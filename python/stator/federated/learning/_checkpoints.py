@@ -22,8 +22,21 @@ class CheckpointError(Exception):
 
 def save_state(state: Any, path: str | os.PathLike[str]) -> None:
     """Writes a state to a file. Whoever is killed meanwhile has left the file as it was."""
+    write_arrays(arrays_of(state), path)
+
+
+def load_state(process: IterativeProcess, path: str | os.PathLike[str]) -> Any:
+    """The state that was written to a file.
+
+    Raises `CheckpointError` if the file is damaged, or holds the state of another process;
+    `FileNotFoundError` if there is none.
+    """
+    return state_of(process, read_arrays(path), path)
+
+
+def write_arrays(arrays: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Writes arrays to a file, whole or not at all."""
     path = Path(path)
-    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in _flat(state, dict)}
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -36,21 +49,28 @@ def save_state(state: Any, path: str | os.PathLike[str]) -> None:
         raise
 
 
-def load_state(process: IterativeProcess, path: str | os.PathLike[str]) -> Any:
-    """The state that was written to a file.
-
-    Raises `CheckpointError` if the file is damaged, or holds the state of another process;
-    `FileNotFoundError` if there is none.
-    """
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The arrays in a file."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(
             f"{os.fspath(path)} is no checkpoint, or is damaged: {error}"
         ) from error
+
+
+def arrays_of(state: Any) -> dict[str, Any]:
+    """A state as arrays, by their paths in it."""
+    return {name: np.asarray(value) for name, value in _flat(state, dict)}
+
+
+def state_of(
+    process: IterativeProcess, arrays: dict[str, Any], path: str | os.PathLike[str]
+) -> Any:
+    """The state that arrays from a file are."""
     expected = dict(_flat(process.state_type, fl.StructType))
     if missing := expected.keys() ^ arrays.keys():
         names = ", ".join(sorted(missing))

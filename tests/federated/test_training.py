@@ -1,0 +1,410 @@
+"""Training over rounds: who takes part, where rows come from, checkpoints, and being killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
+
+import stator.federated as fl
+from stator.federated import aggregators, learning
+from stator.federated.framework import RetryableError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def a_process(factory: Any = None) -> learning.IterativeProcess:
+    torch.manual_seed(5)
+    model = learning.Model(
+        nn.Linear(2, 2),
+        nn.functional.cross_entropy,
+        inputs=fl.TensorType(np.float32, [None, 2]),
+        labels=fl.TensorType(np.int64, [None]),
+    )
+    return learning.build_fed_avg(model, model_aggregator=factory)
+
+
+def some_data(clients: int = 12) -> learning.ClientData:
+    inputs = np.random.default_rng(2).normal(size=(120, 2)).astype(np.float32)
+    labels = (inputs[:, 0] > inputs[:, 1]).astype(np.int64)
+    return learning.ClientData(inputs, labels, learning.partition_evenly(120, clients))
+
+
+def same(found: Any, expected: Any) -> None:
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name in expected:
+            same(found[name], expected[name])
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+# Who takes part.
+
+
+def test_a_sampler_chooses_the_same_for_the_same_round() -> None:
+    for sampler in (
+        learning.UniformSampler(50, 7, seed=3),
+        learning.PoissonSampler(50, 0.2, seed=3),
+    ):
+        chosen = [sampler.sample(number) for number in range(20)]
+        assert chosen == [sampler.sample(number) for number in range(20)]
+        assert len({tuple(each) for each in chosen}) == 20
+        assert sampler.sample(0) != sampler.sample(0, attempt=1)
+        for each in chosen:
+            assert len(set(each)) == len(each)
+            assert all(0 <= position < 50 for position in each)
+    counts = [len(learning.PoissonSampler(1000, 0.1).sample(number)) for number in range(50)]
+    assert 80 < np.mean(counts) < 120
+    assert all(len(learning.UniformSampler(9, 9).sample(number)) == 9 for number in range(5))
+    seen = np.bincount(
+        [at for number in range(2000) for at in learning.UniformSampler(10, 3).sample(number)]
+    )
+    assert seen.min() > 500 and seen.max() < 700
+
+
+def test_the_first_that_report_count() -> None:
+    sampler = learning.UniformSampler(30, 10)
+    cohort = learning.Cohort(sampler, report_goal=6, quorum=3)
+    loaded: list[int] = []
+
+    def load(position: int) -> int:
+        loaded.append(position)
+        if position == sampler.sample(4)[1]:
+            raise learning.ClientUnavailableError
+        return position * 10
+
+    positions, rows = cohort.gather(load, 4)
+    asked = sampler.sample(4)
+    assert positions == [asked[0], *asked[2:7]]
+    assert rows == [position * 10 for position in positions]
+    # The others aren't asked for anything.
+    assert loaded == asked[:7]
+
+
+def test_dropout_is_that_of_the_round() -> None:
+    cohort = learning.Cohort(learning.UniformSampler(500, 200), dropout=0.3)
+    counts = [len(cohort.gather(lambda at: at, number)[0]) for number in range(20)]
+    assert counts == [len(cohort.gather(lambda at: at, number)[0]) for number in range(20)]
+    assert 120 < np.mean(counts) < 160 and len(set(counts)) > 1
+
+
+def test_too_few_clients_are_no_round() -> None:
+    process, data = a_process(), some_data()
+
+    class Few(learning.ClientData):
+        def __getitem__(self, position: Any) -> Any:
+            if position not in (3, 4):
+                raise learning.ClientUnavailableError
+            return super().__getitem__(position)
+
+    few = Few(data._inputs, data._labels, data._parts)
+    cohort = learning.Cohort(learning.UniformSampler(12, 8), quorum=3)
+    state = process.initialize()
+    with pytest.raises(learning.QuorumError) as raised:
+        learning.train(process, few, rounds=2, cohort=cohort)
+    assert isinstance(raised.value, RetryableError)
+    assert (raised.value.round_number, raised.value.quorum) == (0, 3)
+    assert str(raised.value).startswith(f"round 0 has {raised.value.reported} clients that report")
+    same(state, process.initialize())
+    with pytest.raises(learning.QuorumError):
+        learning.train(process, few, rounds=2, cohort=cohort, attempts=3)
+
+
+def test_a_round_is_tried_again_with_others(capsys: pytest.CaptureFixture[str]) -> None:
+    process, data = a_process(), some_data()
+    sampler = learning.UniformSampler(12, 6)
+    gone = set(sampler.sample(0)) - set(sampler.sample(0, 1))
+
+    class Gone(learning.ClientData):
+        def __getitem__(self, position: Any) -> Any:
+            if position in gone:
+                raise learning.ClientUnavailableError
+            return super().__getitem__(position)
+
+    cohort = learning.Cohort(sampler, quorum=6)
+    data = Gone(data._inputs, data._labels, data._parts)
+    found = learning.train(process, data, rounds=1, cohort=cohort, attempts=2, progress=True)
+    assert found.metrics[0]["clients"] == 6
+    assert "is tried again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: learning.UniformSampler(3, 4), "more than `population`"),
+        (lambda: learning.PoissonSampler(3, 1.5), "`probability`"),
+        (
+            lambda: learning.Cohort(learning.UniformSampler(9, 4), report_goal=2, quorum=3),
+            "`quorum`",
+        ),
+        (lambda: learning.Cohort(3), "`sampler`"),  # type: ignore[arg-type]
+        (
+            lambda: learning.train(
+                a_process(), some_data(), rounds=1, cohort=learning.UniformSampler(9, 4)
+            ),
+            "9 clients",
+        ),
+        (lambda: learning.train(a_process(), some_data(), rounds=-1), "`rounds`"),
+    ],
+)
+def test_mistakes_are_said(make: Any, text: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=text):
+        make()
+
+
+# Where rows come from.
+
+
+def test_partitions_share_all_rows_out() -> None:
+    labels = np.random.default_rng(0).integers(0, 5, 300)
+    even = learning.partition_evenly(300, 7)
+    skewed = learning.partition_by_dirichlet(labels, 7, 0.3, least_rows=5)
+    users = learning.partition_by_user([f"user {at % 4}" for at in range(300)])
+    for parts in (even, skewed, list(users.values())):
+        assert sorted(np.concatenate(parts).tolist()) == list(range(300))
+    assert {part.size for part in even} == {42, 43}
+    assert min(part.size for part in skewed) >= 5
+    assert list(users) == ["user 0", "user 1", "user 2", "user 3"]
+
+    def difference(parts: Any) -> float:
+        shares = [np.bincount(labels[part], minlength=5) / part.size for part in parts]
+        return float(np.std(shares, axis=0).mean())
+
+    alike = learning.partition_by_dirichlet(labels, 7, 1000.0)
+    assert difference(alike) < difference(skewed) / 2
+    again = learning.partition_by_dirichlet(labels, 7, 0.3, least_rows=5)
+    assert all((one == other).all() for one, other in zip(skewed, again, strict=True))
+    with pytest.raises(ValueError, match="can't have 50 rows each"):
+        learning.partition_by_dirichlet(labels, 7, 0.3, least_rows=50)
+
+
+class Table:
+    """What `pandas.DataFrame` and Hugging Face's datasets have in common with nothing of theirs."""
+
+    def __init__(self, columns: dict[str, Any], names: str) -> None:
+        self._columns = columns
+        setattr(self, names, list(columns))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns[name]
+
+
+INPUTS = np.arange(12, dtype=np.float32).reshape(6, 2)
+LABELS = np.arange(6) % 2
+
+
+class Pairs:
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, at: int) -> Any:
+        if at >= 6:
+            raise IndexError
+        return torch.from_numpy(INPUTS[at]), int(LABELS[at])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        (INPUTS, LABELS),
+        (torch.from_numpy(INPUTS), torch.from_numpy(LABELS)),
+        {"inputs": INPUTS.tolist(), "labels": LABELS.tolist()},
+        Table({"inputs": INPUTS, "labels": LABELS}, "columns"),
+        Table({"inputs": list(INPUTS), "labels": list(LABELS)}, "column_names"),
+        Pairs(),
+        torch.utils.data.TensorDataset(torch.from_numpy(INPUTS), torch.from_numpy(LABELS)),
+        torch.utils.data.DataLoader(Pairs(), batch_size=4),  # type: ignore[arg-type]
+    ],
+)
+def test_rows_come_from_what_has_them(source: Any) -> None:
+    inputs, labels = learning.rows_of(source)
+    np.testing.assert_array_equal(inputs, INPUTS)
+    np.testing.assert_array_equal(labels, LABELS)
+
+
+def test_columns_are_named() -> None:
+    table = {"a": INPUTS[:, 0], "b": INPUTS[:, 1], "y": LABELS}
+    inputs, labels = learning.rows_of(table, inputs=["a", "b"], labels="y")
+    np.testing.assert_array_equal(inputs, INPUTS)
+    np.testing.assert_array_equal(labels, LABELS)
+    with pytest.raises(ValueError, match="there is no column 'inputs', 'labels'"):
+        learning.rows_of(table)
+    with pytest.raises(TypeError, match="not int"):
+        learning.rows_of(3)
+
+
+def test_clients_have_rows_of_their_own() -> None:
+    data = learning.ClientData(INPUTS, LABELS, {"ann": [0, 2], "bob": [5], "eve": []})
+    assert data.ids == ("ann", "bob", "eve")
+    assert data.rows() == [2, 1, 0] and len(data) == 3
+    np.testing.assert_array_equal(data[0]["inputs"], INPUTS[[0, 2]])
+    data[0]["inputs"][:] = 9
+    np.testing.assert_array_equal(data[0]["inputs"], INPUTS[[0, 2]])
+    assert data[2]["labels"].shape == (0,)
+    assert repr(data) == "<data of 3 clients, 3 rows>"
+    with pytest.raises(ValueError, match="client 'bob' has row 6"):
+        learning.ClientData(INPUTS, LABELS, {"ann": [0], "bob": [6]})
+    with pytest.raises(ValueError, match="6 rows, where `labels` has 5"):
+        learning.ClientData(INPUTS, LABELS[:5], [])
+
+
+# Rounds, and going on.
+
+
+def test_training_is_rounds_of_the_process() -> None:
+    process, data = a_process(), some_data()
+    found = learning.train(process, data, rounds=4)
+    state, metrics = process.run(process.initialize(), [list(data)] * 4)
+    same(found.state, state)
+    assert [each["loss"] for each in found.metrics] == [float(each["loss"]) for each in metrics]
+    assert [each["clients"] for each in found.metrics] == [12.0] * 4
+
+
+class Accuracy:
+    """As torchmetrics' objects: what it is comes from `compute`."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def compute(self) -> torch.Tensor:
+        return torch.tensor(self.value)
+
+
+def test_weights_are_evaluated() -> None:
+    told: list[Any] = []
+    found = learning.train(
+        a_process(),
+        some_data(),
+        rounds=5,
+        evaluate=lambda weights: {"size": weights["bias"].size, "accuracy": Accuracy(0.5)},
+        evaluate_every=2,
+        on_round=lambda number, state, metrics: told.append((number, int(state["round"]), metrics)),
+    )
+    assert ["accuracy" in each for each in found.metrics] == [False, True, False, True, True]
+    assert found.metrics[1]["size"] == 2.0 and found.metrics[1]["accuracy"] == 0.5
+    assert [each[:2] for each in told] == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
+
+
+def private() -> Any:
+    return aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, 4, 1.0, delta=None)
+
+
+@pytest.mark.parametrize("factory", [None, private()])
+def test_going_on_gives_the_same_numbers(factory: Any, tmp_path: Path) -> None:
+    process, data = a_process(factory), some_data()
+    cohort = learning.Cohort(learning.PoissonSampler(12, 0.4, seed=1), quorum=1)
+    whole = learning.train(process, data, rounds=6, cohort=cohort, seed=8)
+    path = tmp_path / "training.npz"
+    for rounds in (2, 3, 6):
+        torch.manual_seed(rounds)
+        before = torch.get_rng_state()
+        found = learning.train(process, data, rounds=rounds, cohort=cohort, seed=8, checkpoint=path)
+        assert torch.equal(torch.get_rng_state(), before)
+        assert len(found.metrics) == rounds
+    same(found.state, whole.state)
+    assert found.metrics == whole.metrics
+    # It is known which training it was.
+    same(learning.train(process, data, rounds=6, checkpoint=path).state, whole.state)
+    with pytest.raises(learning.CheckpointError, match="another `seed`"):
+        learning.train(process, data, rounds=7, seed=9, checkpoint=path)
+    with pytest.raises(learning.CheckpointError, match="another process"):
+        learning.train(
+            a_process(aggregators.MedianFactory() if factory else private()),
+            data,
+            rounds=7,
+            checkpoint=path,
+        )
+
+
+def test_a_state_alone_is_no_training(tmp_path: Path) -> None:
+    process, path = a_process(), tmp_path / "state.npz"
+    learning.save_state(process.initialize(), path)
+    with pytest.raises(learning.CheckpointError, match="a file of its own"):
+        learning.train(process, some_data(), rounds=1, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(learning.CheckpointError, match="damaged"):
+        learning.train(process, some_data(), rounds=1, checkpoint=path)
+
+
+KILLED = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from tests.federated.test_training import a_process, private, some_data
+from stator.federated import learning
+cohort = learning.Cohort(learning.UniformSampler(12, 5, seed=1))
+learning.train(
+    a_process(private()), some_data(), rounds=100_000, cohort=cohort, seed=3, checkpoint=sys.argv[1],
+    on_round=lambda number, state, metrics: print(number, flush=True),
+)
+"""
+
+
+def test_who_is_killed_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "training.npz"
+    done = 0
+    for _ in range(2):
+        command = [sys.executable, "-c", KILLED, str(path), str(REPOSITORY)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            for line in running.stdout:
+                if int(line) >= done + 3:
+                    break
+            time.sleep(0.01)
+            running.send_signal(signal.SIGKILL)
+            running.stdout.read()
+        assert running.wait() == -signal.SIGKILL
+        process, data = a_process(private()), some_data()
+        cohort = learning.Cohort(learning.UniformSampler(12, 5, seed=1))
+        found = learning.train(process, data, rounds=0, cohort=cohort, checkpoint=path)
+        assert len(found.metrics) >= done + 3
+        done = len(found.metrics)
+        whole = learning.train(process, data, rounds=done, cohort=cohort, seed=3)
+        same(found.state, whole.state)
+        assert found.metrics == whole.metrics
+
+
+def test_progress_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learning.train(a_process(), some_data(), rounds=2)
+    assert not capsys.readouterr().err
+    learning.train(a_process(), some_data(), rounds=2, progress=True)
+    told = capsys.readouterr().err
+    assert "loss " in told and "clients/s" in told and "2/2" in told
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    learning.train(a_process(), some_data(), rounds=2, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith("round 2/2  loss ")
+
+
+def test_metrics_in_metrics_have_paths() -> None:
+    factory = aggregators.clipping_factory(1.0, aggregators.MeanFactory())
+    found = learning.train(a_process(factory), some_data(), rounds=1)
+    assert found.metrics[0]["aggregator/clipping_norm"] == 1.0
+
+
+def test_scaffold_knows_clients_by_their_numbers() -> None:
+    torch.manual_seed(5)
+    model = learning.Model(
+        nn.Linear(2, 2),
+        nn.functional.cross_entropy,
+        inputs=fl.TensorType(np.float32, [None, 2]),
+        labels=fl.TensorType(np.int64, [None]),
+    )
+    process = learning.build_scaffold(model, clients=12)
+    data = [OrderedDict(of, client=number) for number, of in enumerate(some_data())]
+    found = learning.train(process, data, rounds=3, cohort=learning.UniformSampler(12, 4))
+    assert found.metrics[2]["loss"] < found.metrics[0]["loss"]
