@@ -164,8 +164,10 @@ pub enum Model {
     Check,
     /// `time.perf_counter` and such: a number that no two calls have in common.
     Clock,
-    /// `torch.manual_seed` and such: a generator's state is made of a number.
+    /// `torch.manual_seed` and such: a generator's state is made of a number, or is another's.
     Seed,
+    /// `torch.Generator.get_state`: a tensor with a generator's state.
+    GeneratorState,
     /// `torch.Generator()`: a generator of the trace's own.
     NewGenerator,
     /// `numpy.random.rand` and such: NumPy's generators.

@@ -59,7 +59,7 @@ pub const STATE: &[Row] = &[
          _is_torch_function_mode_enabled _len_torch_function_stack _len_torch_dispatch_stack \
          _get_cudnn_enabled _get_mkldnn_enabled _get_nnpack_enabled _get_math_sdp_enabled \
          _get_flash_sdp_enabled _get_mem_efficient_sdp_enabled _get_cudnn_sdp_enabled \
-         _get_overrideable_sdp_enabled _get_math_sdp_allow_fp16_bf16_reduction \
+         _get_overrideable_sdp_enabled _get_sdp_priority_order _get_math_sdp_allow_fp16_bf16_reduction \
          _get_cudnn_benchmark _get_cudnn_deterministic _get_mkldnn_deterministic \
          _get_deterministic_algorithms _get_deterministic_algorithms_warn_only \
          _get_deterministic_fill_uninitialized_memory _get_float32_matmul_precision \
@@ -97,15 +97,21 @@ pub const STATE: &[Row] = &[
     row("torch.backends.mps", "is_available is_built", StateRead, NONE),
     row("torch.jit", "is_scripting is_tracing", StateRead, NONE),
     row("torch._jit_internal", "is_scripting", StateRead, NONE),
+    // What `Module.to` asks.
+    row("torch", "_has_compatible_shallow_copy_type", StateRead, SIZELESS),
+    row("torch._C._nn", "_parse_to", StateRead, SIZELESS),
     row("torch.amp", "is_autocast_available", StateRead, NONE),
     row("torch.amp.autocast_mode", "is_autocast_available", StateRead, NONE),
     row("torch.distributed", "is_available", StateRead, NONE),
     row("torch._C", "_are_functorch_transforms_active", StateRead, NONE),
     // They switch state: nodes without tensors, in order.
     row("torch.random", "manual_seed", Class::Model(Model::Seed), Traits::MOVES),
-    row("torch:Generator", "manual_seed", Class::Model(Model::Seed), Traits::MOVES),
+    row("torch:Generator", "manual_seed set_state", Class::Model(Model::Seed), Traits::MOVES),
+    row("torch:Generator", "get_state", Class::Model(Model::GeneratorState), NONE),
     row("torch", "Generator", Class::Model(Model::NewGenerator), NONE),
     row("torch._C", "_set_grad_enabled", SWITCH, NONE),
+    // A word about what is used, which `torch.read_vitals` gives back.
+    row("torch", "set_vital", SWITCH, NONE),
     row(
         "torch",
         "set_autocast_enabled set_autocast_dtype set_autocast_cpu_dtype \
@@ -117,7 +123,7 @@ pub const STATE: &[Row] = &[
     row(
         "torch._C",
         "_set_sdp_use_math _set_sdp_use_flash _set_sdp_use_mem_efficient _set_sdp_use_cudnn \
-         _set_sdp_use_overrideable",
+         _set_sdp_use_overrideable _set_sdp_priority_order",
         Class::Model(Model::KernelSwitch),
         NONE,
     ),

@@ -192,7 +192,7 @@ pub fn restore_modes(
         let name = last_part(name);
         switched |= name == "_set_grad_enabled"
             || name.contains("autocast")
-            || name.starts_with("_set_sdp_use_");
+            || name.starts_with("_set_sdp_");
         nesting += i64::from(name == "autocast_increment_nesting");
         nesting -= i64::from(name == "autocast_decrement_nesting");
     }
@@ -234,6 +234,12 @@ fn restore_facts(torch: &Bound<'_, PyModule>, state: &GlobalState) -> PyResult<(
         {
             let switch = torch.getattr("_C")?.getattr_opt(format!("_set_sdp_use_{kernel}"))?;
             switch.map(|switch| switch.call1((on,))).transpose()?;
+        } else if fact.name == "torch._C._get_sdp_priority_order()"
+            && let Value::Text(order) = &fact.value
+        {
+            let order = order.trim_matches(['[', ']']).split(", ").map(str::parse);
+            let order = order.collect::<Result<Vec<i64>, _>>()?;
+            torch.getattr("_C")?.call_method1("_set_sdp_priority_order", (order,))?;
         }
     }
     if let Some(Value::Bool(on)) = state.get("torch.is_autocast_cache_enabled()") {

@@ -59,6 +59,10 @@ def mask_addresses(text: str) -> str:
     return _ADDRESS.sub("0x…", text)
 
 
+def _is_of_case(module: str) -> bool:
+    return any(folder in f".{module}." for folder in (".corpus.", ".programs."))
+
+
 def _type_name(kind: type) -> str:
     return f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
 
@@ -158,7 +162,7 @@ class _Walk:
 
     def _class(self, path: str, value: type) -> None:
         self.lines.append(f"{path}: class {_type_name(value)}")
-        if ".corpus." not in f".{value.__module__}.":
+        if not _is_of_case(value.__module__):
             return
         for key, item in list(vars(value).items()):
             if not key.startswith("__") and isinstance(
@@ -168,6 +172,7 @@ class _Walk:
 
     def _exception(self, path: str, head: str, value: BaseException) -> None:
         self.lines.append(f"{head} {mask_addresses(str(value))!r}")
+        self.lines.append(f"{path}.__traceback__: {_places(value.__traceback__)}")
         # Arguments of errors raised by C code hold addresses; their text was compared above.
         for index, item in enumerate(value.args):
             if isinstance(item, str):
@@ -187,7 +192,7 @@ class _Walk:
 
     def _function(self, path: str, value: types.FunctionType) -> None:
         self.lines.append(f"{path}: function {value.__qualname__}")
-        if ".corpus." not in f".{value.__module__}.":
+        if not _is_of_case(value.__module__):
             return
         for index, item in enumerate(value.__defaults__ or ()):
             self.visit(f"{path}.__defaults__[{index}]", item)
@@ -275,6 +280,15 @@ class _Walk:
             return
         for key, item in list(attributes.items()):
             self.visit(f"{path}.{key}", item)
+
+
+def _places(traceback: types.TracebackType | None) -> list[str]:
+    """The functions that an exception has left, with their lines."""
+    places = []
+    while traceback is not None:
+        places.append(f"{traceback.tb_frame.f_code.co_qualname}:{traceback.tb_lineno}")
+        traceback = traceback.tb_next
+    return places
 
 
 def _is_bound(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -148,3 +149,38 @@ def test_a_generator_is_left() -> None:
         return World(fn, state=log)
 
     agree(make)
+
+
+def test_a_new_object_in_a_cycle_is_collected() -> None:
+    def make() -> World:
+        log: list[Any] = []
+
+        def fn(x: Tensor) -> Tensor:
+            told: Any = Told(log, "collected")
+            told.own = told
+            y = x * 2
+            del told
+            return y + 1
+
+        return World(fn, state=log)
+
+    def collected(world: World) -> None:
+        gc.collect()
+        assert world.state == ["collected"] * 3
+        world.state.clear()
+
+    agree(make, collected, collected, collected, replays=False)
+
+
+def test_a_new_object_that_is_left_is_made_again() -> None:
+    def make() -> World:
+        log: list[Any] = []
+
+        def fn(x: Tensor) -> Any:
+            told: Any = Told(log, x.dim())
+            told.own = [x]
+            return x * 2, told
+
+        return World(fn, state=log)
+
+    agree(make, lambda world: world.state.clear())

@@ -17,6 +17,9 @@ const SHARED: isize = 3;
 /// As [`SHARED`], of what a frame holds: evaluating it takes a few.
 const SHARED_ROOT: isize = 6;
 
+/// As [`SHARED`], of what is noticed itself: one that was handed through calls has some owners for a while.
+const HANDED_ON: isize = 12;
+
 /// How many objects below one are looked at.
 const MOST: usize = 64;
 
@@ -56,6 +59,12 @@ pub fn noticed_with<'py>(object: Any<'_, 'py>) -> Vec<Object<'py>> {
     found.iter().map(|one| unsafe { Bound::from_borrowed_ptr(object.py(), *one) }).collect()
 }
 
+/// Whether the death of this very object would be noticed, although it has several owners yet.
+#[must_use]
+pub fn is_noticed_later(object: Any<'_, '_>) -> bool {
+    refcount(object.as_ptr()) <= HANDED_ON && !is_lasting(object.as_ptr()) && is_noticed(object)
+}
+
 /// Whether a generator has begun and not ended: its `finally` blocks are yet to come.
 fn is_suspended(generator: Any<'_, '_>) -> bool {
     generator::look(generator, |_, place| place.started).unwrap_or(false)
@@ -78,12 +87,17 @@ fn is_lasting(object: *mut PyObject) -> bool {
     unsafe { ffi::PyType_Check(object) != 0 || ffi::PyModule_Check(object) != 0 }
 }
 
-/// Adds the objects that `object` alone owns.
+/// Adds the objects that `object` alone owns, and those that are noticed: it may be their last owner but one.
 fn children(object: *mut PyObject, found: &mut Vec<*mut PyObject>) {
     extern "C" fn visit(child: *mut PyObject, found: *mut c_void) -> c_int {
         // SAFETY: what `children` hands to `tp_traverse`.
         let found = unsafe { &mut *found.cast::<Vec<*mut PyObject>>() };
-        let is_own = !child.is_null() && refcount(child) <= SHARED && !is_lasting(child);
+        let is_own = !child.is_null()
+            && (refcount(child) <= SHARED && !is_lasting(child)
+                // SAFETY: a live object, which its owner keeps; whoever walks the heap has the GIL.
+                || is_noticed_later(unsafe {
+                    pyo3::Borrowed::from_ptr(Python::assume_attached(), child)
+                }));
         if is_own && !found.contains(&child) {
             found.push(child);
         }

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyTuple};
 use stator_bytecode::Meaning;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -17,10 +17,10 @@ use stator_cpython::ops::Conversion;
 use stator_evaluator::{End, Role, format_text};
 
 use crate::breaks::Reason;
-use crate::functions::Model;
+use crate::functions::{Class, Model};
 use crate::recorder::Recorder;
 use crate::recorder::links::{Builtin, meaning_at};
-use crate::recorder::notes::above::{Conversions, Ends, Protocols};
+use crate::recorder::notes::above::{Calls, Conversions, Ends, Protocols};
 use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -148,6 +148,32 @@ impl Recorder {
         });
         let current = &self.links.builtin;
         Some(Calling { current, before: current.replace(builtin) })
+    }
+
+    /// `functools.reduce(getattr, names, object)`: a way along attributes, each of which is read as by `getattr`.
+    pub(in crate::recorder) fn reduced_by_getattr<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { callable, args, names, .. } = call;
+        let ([function, path, start], None) = (args, names) else { return None };
+        let is_known = heap::is_named(callable, &["reduce"])
+            && matches!(self.functions.class(*function), Some(Class::Model(Model::GetAttr)))
+            && (heap::is_exact_list(*path) || path.is_exact_instance_of::<PyTuple>())
+            && !self.is_stopped();
+        if !is_known {
+            return None;
+        }
+        self.note(call.frame, |state| state.adopt_deep(*path));
+        let mut found = (*start).to_owned();
+        for name in heap::children(*path) {
+            let args = [found.as_borrowed(), name.as_borrowed()];
+            match self.call_object(call.with(*function, &args)) {
+                Ok(next) => found = next,
+                raised => return Some(raised),
+            }
+        }
+        Some(Ok(found))
     }
 
     /// Calls a method of an object for a builtin function.

@@ -175,6 +175,9 @@ impl Recorder {
                 if let Some(result) = self.extreme_tensor(call) {
                     return result;
                 }
+                if let Some(result) = self.reduced_by_getattr(call) {
+                    return result;
+                }
                 args.iter().for_each(|arg| self.guard_callback(frame, *arg));
                 self.transparent_call(call)
             }
@@ -392,6 +395,9 @@ impl Recorder {
         self.release_referent(frame, reference);
         let referent = ops::call(reference, &[], None)?;
         self.note(frame, |state| {
+            if state.origin(reference) == Some(Origin::Fresh) {
+                return Ok(());
+            }
             let unknown = || (Reason::UnknownOrigin, "what a weak reference refers to".to_string());
             let source = state.source(reference).ok_or_else(unknown)?;
             let id = state.object(reference);

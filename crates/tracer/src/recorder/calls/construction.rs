@@ -2,7 +2,7 @@
 //! is a break in an inlined call.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFunction, PyType};
+use pyo3::types::{PyFunction, PyType, PyWeakrefReference};
 use stator_bytecode::Meaning;
 use stator_cpython::frame::{Frame, Operands};
 use stator_cpython::heap::types;
@@ -29,6 +29,9 @@ impl Recorder {
             return self.call_class(known, call);
         }
         self.sees_more();
+        if let Some(result) = self.new_weak_reference(call) {
+            return result;
+        }
         let ty = class.cast::<PyType>().expect("the kind says it is a class");
         let py = frame.py();
         let meta = ty.get_type();
@@ -47,6 +50,31 @@ impl Recorder {
             }
         }
         self.instantiate(call, &ty)
+    }
+
+    /// `weakref.ref(x)` of an object whose life the trace knows; that of a tensor it doesn't. C code keeps one such
+    /// reference for each object, so it may have been made before.
+    fn new_weak_reference<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let ([object], None) = (call.args, call.names) else { return None };
+        let is_known = call.callable.is(call.frame.py().get_type::<PyWeakrefReference>())
+            && matches!(
+                self.kind(*object),
+                Kind::Object | Kind::Dict | Kind::List | Kind::Set | Kind::Function
+            )
+            && matches!(self.origin(*object), Some(Origin::Source(_) | Origin::Fresh));
+        if !is_known || self.is_stopped() {
+            return None;
+        }
+        let made = call.natively();
+        if let Ok(reference) = &made {
+            self.note(call.frame, |state| {
+                if state.origin(reference.as_borrowed()).is_none() {
+                    state.set_fresh(reference.as_borrowed());
+                }
+                Ok(())
+            });
+        }
+        Some(made)
     }
 
     /// What `type.__call__` does.

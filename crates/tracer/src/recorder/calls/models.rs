@@ -98,6 +98,7 @@ impl Recorder {
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
+            (Model::GeneratorState, [generator]) => self.generator_state(call, *generator),
             (Model::NewGenerator, _) => self.new_generator(call),
             (Model::Numpy, _) => self.call_numpy(call),
             (Model::Arrays(what), _) => self.call_arrays(what, call),

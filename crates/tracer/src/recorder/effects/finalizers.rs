@@ -27,6 +27,10 @@ impl State {
             let id = self.objects.intern(object.as_borrowed());
             self.mortal.watch(id);
         }
+        if noticed.is_empty() && mortal::is_noticed_later(value) {
+            let id = self.objects.intern(value);
+            self.mortal.watch(id);
+        }
         !noticed.is_empty()
     }
 

@@ -286,6 +286,7 @@ impl<'s> Finish<'s> {
         if let Some(stop) = finish.state.failure.take() {
             return Err(stop);
         }
+        finish.check_made(py)?;
         let Finish { recipes, outputs, kept, .. } = finish;
         outputs.set(&mut state.graph);
         if state.graph.reads_withdrawn() {
@@ -337,6 +338,21 @@ impl<'s> Finish<'s> {
             asked: state.asked,
             work: Work::default(),
         })
+    }
+
+    /// Fails if the trace has made an object with a finalizer that is yet to run, and that nothing which is left refers
+    /// to: it's in a cycle.
+    fn check_made(&self, py: Python<'_>) -> Made<()> {
+        let is_left = |object: &Object<'_>| self.made.contains_key(&(object.as_ptr() as usize));
+        match self.state.mortal.made(py).find(|object| !is_left(object)) {
+            None => Ok(()),
+            Some(object) => {
+                let what = heap::type_name(object.as_borrowed());
+                let detail =
+                    format!("a {what} with a finalizer, which nothing refers to but itself");
+                Err((Reason::Unsupported, detail))
+            }
+        }
     }
 
     /// How the program ends or stands still.

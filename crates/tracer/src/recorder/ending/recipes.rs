@@ -3,7 +3,7 @@
 
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::heap::set_table::Table;
 use stator_cpython::modules;
@@ -336,6 +336,7 @@ impl Finish<'_> {
                 Ok(Recipe::Call { callable, args: args.into() })
             }
             Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
+            Kind::Object if heap::is_weak_reference(object) => self.weak_reference(object),
             Kind::List | Kind::Dict | Kind::Object => self.instance(object),
             Kind::Partial if class.is(&partial(py)?) => self.partial(object),
             Kind::Cell => {
@@ -368,6 +369,20 @@ impl Finish<'_> {
                 Ok(Recipe::Call { callable, args: self.all(&[receiver])? })
             }
             _ => Err((Reason::Result, heap::type_name(object))),
+        }
+    }
+
+    /// C code keeps one reference without a callback for each object.
+    fn weak_reference(&mut self, reference: Borrowed<'_, '_>) -> Made<Recipe> {
+        let known = reference.cast::<PyWeakrefReference>().ok();
+        let referent = known.and_then(|reference| reference.upgrade());
+        let calls_back = reference.getattr("__callback__").map_err(refused)?;
+        match referent {
+            Some(referent) if calls_back.is_none() => {
+                let callable = self.keep(reference.get_type().as_any().as_borrowed());
+                Ok(Recipe::Call { callable, args: self.all(&[referent])? })
+            }
+            _ => Err((Reason::Result, heap::type_name(reference))),
         }
     }
 

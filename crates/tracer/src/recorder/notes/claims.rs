@@ -1,6 +1,7 @@
 //! What a replay takes at its beginning: locks, random numbers, a device.
 
 use pyo3::prelude::*;
+use stator_graph::NodeId;
 use stator_guards::SourceId;
 
 use crate::accelerator::Asked;
@@ -18,6 +19,8 @@ pub struct Claims {
     pub draws: Option<(Py<PyAny>, Draws)>,
     /// Random generators of Python's that nodes have seeded: what they give is drawn by nodes, too.
     pub seeded: Vec<Py<PyAny>>,
+    /// Nodes that give states of PyTorch's generators.
+    pub states: Vec<NodeId>,
     /// What it has asked of the accelerator.
     pub asked: Asked,
 }

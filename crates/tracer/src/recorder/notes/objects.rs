@@ -8,7 +8,7 @@
 //! object's by now. Only objects with an id bear marks.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyWeakrefMethods, PyWeakrefReference};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
@@ -16,6 +16,7 @@ use stator_guards::{ObjectId, SourceId, Text, grow_in_leaps};
 
 use super::heap;
 use super::state::{Origin, State};
+use crate::breaks::Reason;
 
 /// Objects that guards and recipes speak of, and where they and others came from.
 pub struct Objects {
@@ -269,17 +270,26 @@ pub fn canonical_key<'py>(key: Borrowed<'_, 'py>) -> Object<'py> {
 
 /// Objects whose death would be noticed, and what they were found in.
 #[derive(Default)]
-pub struct Mortal(Vec<ObjectId>);
+pub struct Mortal {
+    outside: Vec<ObjectId>,
+    /// Those with finalizers that the trace has made: weak references.
+    made: Vec<Py<PyWeakrefReference>>,
+}
 
 impl Mortal {
     /// One more.
     pub fn watch(&mut self, object: ObjectId) {
-        self.0.push(object);
+        self.outside.push(object);
     }
 
     /// All of them.
     pub fn all(&self) -> &[ObjectId] {
-        &self.0
+        &self.outside
+    }
+
+    /// Those with finalizers that the trace has made, and that are still alive.
+    pub fn made<'py>(&self, py: Python<'py>) -> impl Iterator<Item = Object<'py>> {
+        self.made.iter().filter_map(move |made| made.bind(py).upgrade())
     }
 }
 
@@ -287,6 +297,29 @@ impl Mortal {
 const MOST: usize = 256;
 
 impl State {
+    /// Takes note of an object that the trace has made, if it has a finalizer: should nothing but itself refer to it as
+    /// the trace ends, only plain Python would have it to collect.
+    #[inline]
+    pub(in crate::recorder) fn watch_made(&mut self, object: Borrowed<'_, '_>) {
+        if types::has_finalizer(object.get_type().as_borrowed()) {
+            self.watch_new(object);
+        }
+    }
+
+    #[cold]
+    fn watch_new(&mut self, object: Borrowed<'_, '_>) {
+        if self.mortal.made(object.py()).any(|made| made.is(object)) {
+            return;
+        }
+        match PyWeakrefReference::new(&object) {
+            Ok(reference) => self.mortal.made.push(reference.unbind()),
+            Err(_) => {
+                let detail = "an object with a finalizer and no weak references";
+                self.failure.get_or_insert((Reason::Unsupported, detail.into()));
+            }
+        }
+    }
+
     /// Takes note of an outside object whose death would be noticed, and of what it was found in: the
     /// trace keeps that alive too.
     #[inline]
@@ -303,13 +336,13 @@ impl State {
 
     #[cold]
     fn watch_within(&mut self, id: ObjectId, source: SourceId) {
-        self.mortal.0.push(id);
-        if self.mortal.0.len() > MOST {
+        self.mortal.outside.push(id);
+        if self.mortal.outside.len() > MOST {
             return;
         }
         let mut at = source;
         while let Some(parent) = self.sources.get(at).parent() {
-            self.mortal.0.extend(self.objects.at_source(parent));
+            self.mortal.outside.extend(self.objects.at_source(parent));
             at = parent;
         }
     }

@@ -303,6 +303,7 @@ impl State {
     /// The object was made by this trace.
     pub fn set_fresh(&mut self, object: Borrowed<'_, '_>) {
         self.set_origin(object, Origin::Fresh);
+        self.watch_made(object);
     }
 
     /// Whether an object is known for good by identity (a function, class, module, enum member).

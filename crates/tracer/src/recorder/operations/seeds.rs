@@ -16,7 +16,7 @@ use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, Ends};
+use crate::recorder::notes::above::{Arguments, Ends, Operations};
 use crate::recorder::notes::call::{Call, RecordedArgs};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, State};
@@ -30,8 +30,14 @@ impl Recorder {
         seed: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, .. } = call;
-        // A number of 64 bits never raises.
-        let is_fine = seed.is_exact_instance_of::<PyInt>() && seed.extract::<i64>().is_ok();
+        let is_state = heap::is_named(callable, &["set_state"]);
+        // A number of 64 bits never raises, nor does the state of another generator of that kind.
+        let is_fine = if is_state {
+            args.first().is_some_and(|generator| is_on_cpu(*generator))
+                && self.state.borrow().is_generator_state(seed)
+        } else {
+            seed.is_exact_instance_of::<PyInt>() && seed.extract::<i64>().is_ok()
+        };
         if let [generator, _] = *args
             && twister::is_known(generator)
         {
@@ -54,13 +60,37 @@ impl Recorder {
                     state.anchor(result.as_borrowed());
                 }
                 let name = if args.len() == 1 { "torch" } else { "torch.Generator" };
-                let name = format!("{name}.manual_seed");
+                let name = format!("{name}.{}", if is_state { "set_state" } else { "manual_seed" });
                 let node = state.called(frame, callable, name, &given.args);
                 state.graph.set_value(node, Value::Nothing);
                 Ok(())
             });
         }
         Ok(result)
+    }
+
+    /// `get_state` of a generator: a tensor that a node gives.
+    pub(in crate::recorder) fn generator_state<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        generator: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, args, .. } = call;
+        self.note(frame, |state| {
+            let may_be = self.session.is_replayed() && !state.enclosed.is_on();
+            let may_be = may_be && is_on_cpu(generator);
+            if may_be { Ok(()) } else { Err((Reason::OpaqueCall, heap::name_of(callable))) }
+        });
+        let target =
+            |state: &mut State| state.function_target(callable, "torch.Generator.get_state".into());
+        let tensor = self.operation(frame, target, args, None, || call.natively())?;
+        self.note(frame, |state| {
+            if let Some(Origin::Node(node)) = state.origin(tensor.as_borrowed()) {
+                state.claims.states.push(node);
+            }
+            Ok(())
+        });
+        Ok(tensor)
     }
 
     /// Makes a generator of PyTorch's on the CPU: what a node gives, which others seed and draw from.
@@ -169,7 +199,20 @@ impl Recorder {
     }
 }
 
+/// Whether a generator of PyTorch's is one of the CPU's.
+fn is_on_cpu(generator: Borrowed<'_, '_>) -> bool {
+    let device = generator.getattr("device").and_then(|device| device.getattr("type"));
+    device.is_ok_and(|kind| kind.extract::<&str>().is_ok_and(|kind| kind == "cpu"))
+}
+
 impl State {
+    /// Whether a tensor is what `get_state` of a generator on the CPU gave, and nothing has written to it.
+    fn is_generator_state(&self, tensor: Borrowed<'_, '_>) -> bool {
+        let Some(Origin::Node(node)) = self.origin(tensor) else { return false };
+        let version = || tensor.getattr("_version").and_then(|version| version.extract::<u64>());
+        self.claims.states.contains(&node) && version().is_ok_and(|version| version == 0)
+    }
+
     /// Whether a node has seeded a generator.
     pub(super) fn is_seeded(&self, generator: Borrowed<'_, '_>) -> bool {
         self.claims.seeded.iter().any(|seeded| generator.is(seeded))

@@ -1,0 +1,138 @@
+"""Weak references that a trace makes: to what is outside, to what the trace has made, and to what dies."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from differential.support.describe import describe, first_difference
+from torch import Tensor, nn
+
+import stator
+
+
+class Node:
+    """Something that can be referred to weakly."""
+
+    def __init__(self, name: int) -> None:
+        self.name = name
+
+
+HELD = {"node": Node(1)}
+NET = nn.Linear(2, 2)
+
+
+def to_the_outside(x: Tensor) -> Any:
+    reference = weakref.ref(HELD["node"])
+    return x * reference().name, reference
+
+
+def to_its_own(x: Tensor) -> Any:
+    node = Node(x.dim())
+    reference, same = weakref.ref(node), weakref.ref(node)
+    return x + reference().name, reference, node, reference is same
+
+
+def to_what_dies(x: Tensor) -> Any:
+    node = Node(3)
+    reference = weakref.ref(node)
+    before = reference() is node
+    del node
+    return x + before, reference()
+
+
+def in_a_closure(x: Tensor) -> Any:
+    node = Node(x.dim())
+    reference = weakref.ref(node)
+
+    def name() -> Any:
+        found = reference()
+        return found and found.name
+
+    first = name()
+    del node
+    return x + first, name()
+
+
+def to_what_is_dropped(x: Tensor) -> Any:
+    reference = weakref.ref(HELD["node"])
+    HELD["node"] = Node(7)
+    return x + 1, reference
+
+
+def removed_hook(x: Tensor) -> Any:
+    handle = NET.register_forward_hook(lambda module, given, result: result * 2)
+    y = NET(x)
+    handle.remove()
+    return y, NET(x), len(NET._forward_hooks)
+
+
+def behind_a_decision(x: Tensor) -> Any:
+    node = Node(2)
+    reference = weakref.ref(node)
+    if x.sum() > 5:
+        return x * reference().name, reference, node
+    return x - reference().name, node
+
+
+CASES = [
+    to_the_outside,
+    to_its_own,
+    to_what_dies,
+    in_a_closure,
+    to_what_is_dropped,
+    removed_hook,
+    behind_a_decision,
+]
+
+
+def _observed(fn: Callable[..., Any], i: int) -> list[str]:
+    if i == 3:
+        HELD["node"] = Node(20)
+    lines = describe(fn(torch.full((2,), float(i))))
+    return lines + describe(HELD)
+
+
+@pytest.mark.parametrize("fn", CASES, ids=[fn.__name__ for fn in CASES])
+def test_weak_reference(fn: Callable[..., Any]) -> None:
+    compiled = stator.compile(fn)
+    HELD["node"] = Node(1)
+    plain = [_observed(fn, i) for i in range(5)]
+    HELD["node"] = Node(1)
+    with stator.config.patch(skip_unprofitable=False):
+        found = [_observed(compiled, i) for i in range(5)]
+    for expected, lines in zip(plain, found, strict=True):
+        difference = first_difference(expected, lines)
+        assert difference is None, difference
+    assert stator.stats(compiled).breaks == 0
+
+
+def test_what_the_trace_cannot_follow_breaks() -> None:
+    def equal(x: Tensor) -> Any:
+        # Its referent's own `__eq__` would decide.
+        return x + 1, weakref.ref(HELD["node"]) == weakref.ref(HELD["node"])
+
+    def of_a_tensor(x: Tensor) -> Any:
+        y = x + 1
+        reference = weakref.ref(y)
+        return y, reference() is y
+
+    def of_a_number(x: Tensor) -> Any:
+        try:
+            return weakref.ref(x.dim())
+        except TypeError as error:
+            return x, str(error)
+
+    def dead(x: Tensor) -> Any:
+        node = Node(1)
+        return x, weakref.ref(node)
+
+    for fn in (equal, of_a_tensor, of_a_number, dead):
+        compiled = stator.compile(fn)
+        with stator.config.patch(skip_unprofitable=False):
+            for i in range(3):
+                x = torch.full((2,), float(i))
+                assert first_difference(describe(fn(x)), describe(compiled(x))) is None
