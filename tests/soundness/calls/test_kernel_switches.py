@@ -17,15 +17,20 @@ KERNELS = ("math", "flash", "mem_efficient", "cudnn")
 Q = torch.randn(1, 2, 4, 8, generator=torch.Generator().manual_seed(0))
 
 
-def flags() -> list[bool]:
-    return [getattr(torch._C, f"_get_{kernel}_sdp_enabled")() for kernel in KERNELS]
+ORDER = torch._C._get_sdp_priority_order()
+
+
+def flags() -> list[Any]:
+    enabled = [getattr(torch._C, f"_get_{kernel}_sdp_enabled")() for kernel in KERNELS]
+    return [*enabled, torch._C._get_sdp_priority_order()]
 
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     before = flags()
     yield
-    for kernel, on in zip(KERNELS, before, strict=True):
+    torch._C._set_sdp_priority_order(ORDER)
+    for kernel, on in zip(KERNELS, before, strict=False):
         getattr(torch._C, f"_set_sdp_use_{kernel}")(on)
 
 
@@ -52,6 +57,26 @@ def handled(q: Tensor, k: Tensor, seen: list[Any]) -> Tensor:
     except RuntimeError:
         seen.append(flags())
         return q * 2
+
+
+def by_priority(q: Tensor, k: Tensor, seen: list[Any]) -> Tensor:
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        seen.append(flags())
+        y = scaled_dot_product_attention(q, k, k)
+    seen.append(flags())
+    return y + 1
+
+
+def order_left(q: Tensor, k: Tensor, seen: list[Any]) -> Tensor:
+    torch._C._set_sdp_priority_order(
+        [*torch._C._get_sdp_priority_order()[1:], int(SDPBackend.MATH)]
+    )
+    try:
+        q.add_(1)
+        return scaled_dot_product_attention(q, k, k)
+    except RuntimeError:
+        torch._C._set_sdp_priority_order(ORDER)
+        return q
 
 
 def left_on(q: Tensor, k: Tensor, seen: list[Any]) -> Tensor:
@@ -81,12 +106,15 @@ def play(call: Callable[..., Tensor]) -> list[Any]:
         except RuntimeError as error:
             result = str(error)
         played.append((result, seen, flags()))
+    torch._C._set_sdp_priority_order(ORDER)
     for kernel in KERNELS:
         getattr(torch._C, f"_set_sdp_use_{kernel}")(True)
     return played
 
 
-@pytest.mark.parametrize("function", [one, several, handled, left_on, decided])
+@pytest.mark.parametrize(
+    "function", [one, several, handled, left_on, decided, by_priority, order_left]
+)
 @pytest.mark.parametrize("backend", ["eager", "fx"])
 def test_kernels_are_those_of_plain_python(function: Callable[..., Any], backend: str) -> None:
     compiled = stator.compile(function, backend=backend, recompile_limit=99)
@@ -95,8 +123,9 @@ def test_kernels_are_those_of_plain_python(function: Callable[..., Any], backend
     assert play(compiled) == expected
 
 
-def test_a_block_is_part_of_the_trace() -> None:
-    compiled = stator.compile(several)
+@pytest.mark.parametrize("function", [several, by_priority])
+def test_a_block_is_part_of_the_trace(function: Callable[..., Any]) -> None:
+    compiled = stator.compile(function)
     for _ in range(4):
         compiled(Q, Q, [])
     stats = stator.stats(compiled)

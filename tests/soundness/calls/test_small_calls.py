@@ -5,6 +5,7 @@ Each gives what plain Python gives, recorded and replayed, and once more after w
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ import pytest
 import torch
 from differential.support import api
 from torch import Tensor
+
+import stator
 
 OWN = random.Random(1)
 LOCK, RLOCK = threading.Lock(), threading.RLock()
@@ -202,3 +205,54 @@ def test_an_error_inside_a_block(program: Callable[[Tensor], Any]) -> None:
     for x in [torch.eye(3)] * 3 + [-torch.eye(3)] * 3 + [torch.eye(3)]:
         assert outcome(compiled, x) == outcome(raising, x)
         assert not LOCK.locked()
+
+
+class Held:
+    """What a way along attributes leads through."""
+
+    def __init__(self) -> None:
+        self.inner = torch.nn.Linear(2, 2)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "virtual":
+            return self.inner
+        raise AttributeError(name)
+
+
+HELD = Held()
+
+
+def along_attributes(x: Tensor) -> Any:
+    found = functools.reduce(getattr, "virtual.weight.data".split("."), HELD)
+    try:
+        functools.reduce(getattr, ("inner", "missing"), HELD)
+    except AttributeError as error:
+        return x + found.sum(), str(error)
+
+
+def type_names(x: Tensor) -> Any:
+    return x * 2, x.type(), x.long().type() == "torch.LongTensor", x.type(torch.float64)
+
+
+def moved_module(x: Tensor) -> Any:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    for parameter in net.parameters():
+        torch.nn.init.constant_(parameter, 0.5)
+    y = net.double().to("cpu")(x.double())
+    return y, net.to(torch.float32, non_blocking=True)(x), net[0].weight.dtype
+
+
+def vital(x: Tensor) -> Any:
+    return torch.set_vital("Dataloader", "enabled", "True"), x + 1
+
+
+@pytest.mark.parametrize("program", [along_attributes, type_names, moved_module, vital])
+def test_calls_that_programs_make(program: Callable[[Tensor], Any]) -> None:
+    compiled = api.compile(program)
+    with stator.config.patch(skip_unprofitable=False):
+        for call in range(5):
+            if call == 3:
+                HELD.inner = torch.nn.Linear(2, 2)
+            x = torch.full((2,), float(call), dtype=torch.float64 if call == 4 else torch.float32)
+            assert repr(outcome(compiled, x)) == repr(outcome(program, x))
+    assert api.breaks(compiled) == 0, api.reason(compiled)

@@ -20,7 +20,7 @@ use crate::breaks::Reason;
 use crate::functions::{Class, Model};
 use crate::recorder::Recorder;
 use crate::recorder::links::{Builtin, meaning_at};
-use crate::recorder::notes::above::{Calls, Conversions, Ends, Protocols};
+use crate::recorder::notes::above::{Calls, Conversions, Ends, Looks, Protocols};
 use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;

@@ -533,7 +533,7 @@ impl Recorder {
         }
         if let [arg] = args
             && self.kind(*arg) == Kind::Singleton
-            && heap::is_truth_of_numpy(*arg)
+            && (heap::is_truth_of_numpy(*arg) || heap::is_of_pybind(*arg))
         {
             return call.natively();
         }

@@ -630,6 +630,11 @@ pub fn array_kind(object: Borrowed<'_, '_>) -> Option<char> {
     dtype.getattr("kind").ok()?.extract().ok()
 }
 
+/// Whether an object is of a class of C++ code's that `pybind11` has made, as members of PyTorch's enumerations are.
+pub fn is_of_pybind(object: Borrowed<'_, '_>) -> bool {
+    object.get_type().get_type().name().is_ok_and(|name| name == "pybind11_type")
+}
+
 /// Whether an object is `numpy.True_` or `numpy.False_`.
 pub fn is_truth_of_numpy(object: Borrowed<'_, '_>) -> bool {
     let name = types::static_name(object.get_type().as_any().as_borrowed());
