@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     has started threads then)."""
     fuzz = Path(__file__).parent / "fuzz"
     items.sort(key=lambda item: fuzz not in item.path.parents)
+
+
+_LOG_RECORDS = logging.getLogRecordFactory()
+_ENDED = signal.getsignal(signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_packages_change_is_put_back() -> Iterator[None]:
+    """Ray has log records made by a function of its own, and handles signals."""
+    logging.setLogRecordFactory(_LOG_RECORDS)
+    yield
+    logging.setLogRecordFactory(_LOG_RECORDS)
+    signal.signal(signal.SIGTERM, _ENDED)
 
 
 @pytest.fixture(autouse=True)

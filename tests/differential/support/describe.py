@@ -172,7 +172,11 @@ class _Walk:
 
     def _exception(self, path: str, head: str, value: BaseException) -> None:
         self.lines.append(f"{head} {mask_addresses(str(value))!r}")
-        self.lines.append(f"{path}.__traceback__: {_places(value.__traceback__)}")
+        places = _places(value.__traceback__)
+        if isinstance(value, RecursionError):
+            # How deep it went depends on what has called the program.
+            places = list(dict.fromkeys(places))
+        self.lines.append(f"{path}.__traceback__: {places}")
         # Arguments of errors raised by C code hold addresses; their text was compared above.
         for index, item in enumerate(value.args):
             if isinstance(item, str):
