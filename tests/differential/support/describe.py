@@ -174,8 +174,8 @@ class _Walk:
         self.lines.append(f"{head} {mask_addresses(str(value))!r}")
         places = _places(value.__traceback__)
         if isinstance(value, RecursionError):
-            # How deep it went depends on what has called the program.
-            places = list(dict.fromkeys(places))
+            # How deep it went, and so where it was, depends on what has called the program.
+            places = []
         self.lines.append(f"{path}.__traceback__: {places}")
         # Arguments of errors raised by C code hold addresses; their text was compared above.
         for index, item in enumerate(value.args):
