@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import os
 import re
 import struct
 import types
@@ -286,11 +287,16 @@ class _Walk:
             self.visit(f"{path}.{key}", item)
 
 
+_TORCH = os.path.dirname(torch.__file__)
+
+
 def _places(traceback: types.TracebackType | None) -> list[str]:
-    """The functions that an exception has left, with their lines."""
+    """The functions that an exception has left, with their lines; PyTorch's take other ways at their first calls."""
     places = []
     while traceback is not None:
-        places.append(f"{traceback.tb_frame.f_code.co_qualname}:{traceback.tb_lineno}")
+        code = traceback.tb_frame.f_code
+        if not code.co_filename.startswith(_TORCH):
+            places.append(f"{code.co_qualname}:{traceback.tb_lineno}")
         traceback = traceback.tb_next
     return places
 
