@@ -4,6 +4,36 @@ use super::value::Value;
 use crate::error::{Class, Error};
 use crate::types::{TensorType, Type, TypeKind};
 
+/// The value of type `ty` whose parts that are no structs `part` makes, one after the other.
+pub fn of_type<L, E>(
+    ty: &Type,
+    mut part: impl FnMut(&Type) -> Result<Value<L>, E>,
+) -> Result<Value<L>, E> {
+    enum Todo<'a> {
+        Visit(&'a Type),
+        Build(usize),
+    }
+    let mut todo = vec![Todo::Visit(ty)];
+    let mut done: Vec<Value<L>> = Vec::new();
+    while let Some(next) = todo.pop() {
+        match next {
+            Todo::Build(count) => {
+                let fields = done.split_off(done.len() - count);
+                done.push(Value::structure(fields));
+            }
+            Todo::Visit(ty) => match ty.as_struct() {
+                Some(structure) => {
+                    todo.push(Todo::Build(structure.len()));
+                    let fields = structure.fields().iter().rev();
+                    todo.extend(fields.map(|field| Todo::Visit(&field.ty)));
+                }
+                None => done.push(part(ty)?),
+            },
+        }
+    }
+    Ok(done.pop().expect("the root is left"))
+}
+
 /// The value of type `ty`, a struct of tensors, whose tensors `leaf` makes from those at the same
 /// place in each of the structs `of`.
 pub(super) fn leafwise<L, E: From<Error>, const N: usize>(

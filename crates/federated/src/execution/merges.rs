@@ -4,7 +4,6 @@ use super::leaves::{columns, leafwise, not_tensors};
 use super::machine::not_this;
 use super::perform::fields;
 use super::{Bound, Combine, Function, Interpreter, Kernels, Total, Value};
-use crate::dtype::DType;
 use crate::types::Type;
 
 /// How what clients hold becomes one value.
@@ -134,16 +133,9 @@ impl<K: Kernels> Merging<K> {
         let divided_by = match &self.how {
             How::Sum => None,
             How::Mean => Some(self.clients as f64),
-            How::WeightedMean => Some(self.weights.finish(None, DType::Float64)[0]),
-            How::Fold(..) => return Ok(self.so_far.expect("it begins with zero")),
-            How::End(how) => {
-                let bound = if *how == Combine::Min { Bound::Most } else { Bound::Least };
-                let least = match self.so_far {
-                    Some(found) => found,
-                    None => leafwise(ty, [], |ty, []| interpreter.kernels.bound(bound, ty))?,
-                };
-                return Ok(Value::everywhere(least));
-            }
+            How::WeightedMean => Some(self.weights.number()),
+            How::Fold(..) => return self.one(interpreter, ty),
+            How::End(_) => return Ok(Value::everywhere(self.one(interpreter, ty)?)),
         };
         let mut sums = self.sums.into_iter();
         let made = leafwise(ty, [], |ty, []| {
@@ -151,5 +143,36 @@ impl<K: Kernels> Merging<K> {
             interpreter.kernels.finish_sum(sum, divided_by, ty)
         })?;
         Ok(Value::everywhere(made))
+    }
+
+    /// What is merged with that of other clients: sums that aren't rounded, of weights too.
+    pub fn partial(
+        self,
+        interpreter: &Interpreter<K>,
+        ty: &Type,
+    ) -> Result<Value<K::Leaf>, K::Error> {
+        if let How::Fold(..) | How::End(_) = self.how {
+            return self.one(interpreter, ty);
+        }
+        let mut sums = self.sums.into_iter();
+        let made = leafwise(ty, [], |ty, []| {
+            let sum = sums.next().expect("one for each tensor");
+            interpreter.kernels.unrounded(sum, ty)
+        })?;
+        Ok(match self.how {
+            How::WeightedMean => Value::structure(vec![made, interpreter.numbers(self.weights)?]),
+            _ => made,
+        })
+    }
+
+    /// What a function has made of all, or the least or greatest of them.
+    fn one(self, interpreter: &Interpreter<K>, ty: &Type) -> Result<Value<K::Leaf>, K::Error> {
+        match (self.so_far, self.how) {
+            (Some(found), _) => Ok(found),
+            (None, How::End(Combine::Min)) => {
+                leafwise(ty, [], |ty, []| interpreter.kernels.bound(Bound::Most, ty))
+            }
+            (None, _) => leafwise(ty, [], |ty, []| interpreter.kernels.bound(Bound::Least, ty)),
+        }
     }
 }

@@ -36,6 +36,7 @@ use crate::types::{TensorType, Type};
 
 pub use code::Code;
 pub use embedded::{embed, embedded};
+pub use leaves::of_type;
 use streams::Stream;
 
 pub use operation::{Operation, ZERO};
@@ -133,14 +134,9 @@ pub trait Kernels: Send + Sync + 'static {
         ty: &TensorType,
     ) -> Result<Self::Leaf, Self::Error>;
 
-    /// The sum of tensors, each multiplied by its weight, before it is rounded: a tensor that `merge_sums` and `round`
-    /// know. Of all parts of the clients together it rounds to what `finish_sum` gives.
-    fn partial_sum(
-        &self,
-        leaves: &[&Self::Leaf],
-        weights: Option<&[f64]>,
-        ty: &TensorType,
-    ) -> Result<Self::Leaf, Self::Error>;
+    /// The sum before it is rounded: a tensor that `merge_sums` and `round` know. Of all parts of the clients
+    /// together it rounds to what `finish_sum` gives.
+    fn unrounded(&self, sum: Self::Sums, ty: &TensorType) -> Result<Self::Leaf, Self::Error>;
 
     /// Two sums that aren't rounded as one.
     fn merge_sums(

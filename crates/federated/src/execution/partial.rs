@@ -2,7 +2,7 @@
 
 use super::leaves::columns;
 use super::machine::not_this;
-use super::merges::{How, Merging};
+use super::merges::How;
 use super::perform::{fields, function, member_type};
 use super::split::{Known, What};
 use super::{Combine, Function, Interpreter, Kernels, Members, Operation, Run, Total, Value};
@@ -21,54 +21,24 @@ impl<K: Kernels> Interpreter<K> {
     ) -> Result<Value<K::Leaf>, K::Error> {
         use Operation as Op;
         let result = result_of(ty);
-        match operation {
-            Op::Min => self.all_of(&How::End(Combine::Min), result, argument),
-            Op::Max => self.all_of(&How::End(Combine::Max), result, argument),
-            Op::Collect => Ok(Value::Sequence(self.members(argument)?)),
+        let (how, value) = match operation {
+            Op::Collect => return Ok(Value::Sequence(self.members(argument)?)),
+            Op::Min => (How::End(Combine::Min), argument),
+            Op::Max => (How::End(Combine::Max), argument),
             Op::Aggregate => {
                 let [value, zero, accumulate, ..] = aggregate(argument)?;
-                self.all_of(&How::Fold(function(accumulate)?, zero.clone()), result, value)
+                (How::Fold(function(accumulate)?, zero.clone()), value)
             }
-            Op::WeightedMean => {
-                let [value, weights] = fields(argument)?;
-                let weights = self.weights(weights)?;
-                let sums = self.partial_sum(result, &self.members(value)?, Some(&weights))?;
-                let mut total = Total::new(1);
-                weights.iter().for_each(|weight| total.add(&[*weight], 1.0));
-                Ok(Value::structure(vec![sums, self.numbers(total)?]))
-            }
+            Op::WeightedMean => (How::WeightedMean, argument),
             Op::SecureSum | Op::SecureSumBitwidth => {
                 let [value, limit] = fields(argument)?;
                 self.check_limit(operation, result, value, limit)?;
-                self.partial_sum(result, &self.members(value)?, None)
+                (How::Sum, value)
             }
-            _ => self.partial_sum(result, &self.members(argument)?, None),
-        }
-    }
-
-    /// The members of all these clients as one.
-    fn all_of(
-        &self,
-        how: &How<K::Leaf>,
-        ty: &Type,
-        value: &Value<K::Leaf>,
-    ) -> Result<Value<K::Leaf>, K::Error> {
-        let ty = member_type(ty);
-        let mut merging = Merging::new(self, how, ty)?;
-        merging.add(self, ty, &self.members(value)?, 0)?;
-        Ok(match merging.finish(self, ty)? {
-            Value::Everywhere(made) => made[0].clone(),
-            made => made,
-        })
-    }
-
-    /// What each client's value weighs.
-    fn weights(&self, weights: &Value<K::Leaf>) -> Result<Vec<f64>, K::Error> {
-        let number = |by: &Value<K::Leaf>| match by {
-            Value::Leaf(by) => self.kernels.number(by),
-            other => Err(not_this("a number", other).into()),
+            _ => (How::Sum, argument),
         };
-        self.members(weights)?.iter().map(number).collect()
+        let ty = member_type(result);
+        self.merging(&how, ty, value)?.partial(self, ty)
     }
 
     /// Two of these, of clients that come one after the other, as one.
@@ -131,21 +101,10 @@ impl<K: Kernels> Interpreter<K> {
                 let [sums, weights] = fields(&partial)?;
                 let mut total = Total::new(1);
                 self.add_numbers(&mut total, weights)?;
-                round(sums, Some(total.finish(None, DType::Float64)[0]))?
+                round(sums, Some(total.number()))?
             }
             _ => round(&partial, None)?,
         }))
-    }
-
-    fn partial_sum(
-        &self,
-        result: &Type,
-        members: &[Value<K::Leaf>],
-        weights: Option<&[f64]>,
-    ) -> Result<Value<K::Leaf>, K::Error> {
-        columns(member_type(result), members.iter(), |ty, leaves| {
-            self.kernels.partial_sum(leaves, weights, ty)
-        })
     }
 
     fn merge_sums(
@@ -158,7 +117,7 @@ impl<K: Kernels> Interpreter<K> {
     }
 
     /// A sum of numbers, not rounded, as a tensor.
-    fn numbers(&self, total: Total) -> Result<Value<K::Leaf>, K::Error> {
+    pub(super) fn numbers(&self, total: Total) -> Result<Value<K::Leaf>, K::Error> {
         let rows: Vec<f64> = total.into_rows().into_iter().flatten().collect();
         let bytes: Vec<u8> = rows.iter().flat_map(|number| number.to_le_bytes()).collect();
         let count = rows.len() as u64;

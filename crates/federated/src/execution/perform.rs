@@ -197,13 +197,23 @@ impl<K: Kernels> Interpreter<K> {
         if let Some(merge) = self.merge_later(how.clone(), ty, of) {
             return Ok(merge);
         }
-        let members = match (&how, of) {
+        self.merging(&how, ty, of)?.finish(self, ty)
+    }
+
+    /// The merge of what clients hold, before it is finished. `ty` is that of the result's member.
+    pub(super) fn merging(
+        &self,
+        how: &How<K::Leaf>,
+        ty: &Type,
+        of: &Value<K::Leaf>,
+    ) -> Result<Merging<K>, K::Error> {
+        let members = match (how, of) {
             (How::WeightedMean, Value::Struct(_)) => self.members(&self.zip(of)?)?,
             _ => self.members(of)?,
         };
-        let mut merging = Merging::new(self, &how, ty)?;
+        let mut merging = Merging::new(self, how, ty)?;
         merging.add(self, ty, &members, 0)?;
-        merging.finish(self, ty)
+        Ok(merging)
     }
 
     /// A struct of federated values as a federated struct.

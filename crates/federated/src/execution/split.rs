@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::code::{Act, Code};
+use super::leaves::of_type;
 use super::{Function, Items, Operation, Value, lower};
 use crate::ast::{BlockKind, BuildingBlock};
 use crate::error::Result;
@@ -180,35 +181,15 @@ impl Splitter {
         if ty.facts().any(Facts::FUNCTION) {
             return Err("its argument has functions");
         }
-        enum Todo<'a> {
-            Visit(&'a Type),
-            Build(usize),
-        }
-        let mut todo = vec![Todo::Visit(ty)];
-        let mut done = Vec::new();
-        while let Some(next) = todo.pop() {
-            match next {
-                Todo::Build(count) => {
-                    let fields = done.split_off(done.len() - count);
-                    done.push(Known::structure(fields));
+        of_type(ty, |ty| match ty.kind() {
+            TypeKind::Federated(of) if !of.all_equal => {
+                if of.placement != Placement::Clients {
+                    return Err("its argument has several values at the server");
                 }
-                Todo::Visit(ty) => match ty.kind() {
-                    TypeKind::Struct(structure) => {
-                        todo.push(Todo::Build(structure.len()));
-                        let fields = structure.fields().iter().rev();
-                        todo.extend(fields.map(|field| Todo::Visit(&field.ty)));
-                    }
-                    TypeKind::Federated(of) if !of.all_equal => {
-                        if of.placement != Placement::Clients {
-                            return Err("its argument has several values at the server");
-                        }
-                        done.push(self.node(What::Argument, Place::Clients, 0)?);
-                    }
-                    _ => done.push(self.node(What::Argument, Place::Server, 0)?),
-                },
+                self.node(What::Argument, Place::Clients, 0)
             }
-        }
-        Ok(done.pop().expect("the root is left"))
+            _ => self.node(What::Argument, Place::Server, 0),
+        })
     }
 
     /// Follows a call to its result.

@@ -31,14 +31,6 @@ impl Total {
         Self { rows, lost: vec![0.0; count] }
     }
 
-    /// The sum of these numbers, rounded once.
-    #[must_use]
-    pub fn of(numbers: &[f64]) -> f64 {
-        let mut total = Self::new(1);
-        numbers.iter().for_each(|number| total.add(&[*number], 1.0));
-        total.finish(None, DType::Float64)[0]
-    }
-
     /// Adds a row, times a weight.
     pub fn add(&mut self, row: &[f64], weight: f64) {
         self.add_each(row.iter().copied(), weight);
@@ -69,6 +61,12 @@ impl Total {
             let count = self.lost.len();
             self.rows.push(std::mem::replace(&mut self.lost, vec![0.0; count]));
         }
+    }
+
+    /// The sum of single numbers, rounded once.
+    #[must_use]
+    pub fn number(self) -> f64 {
+        self.finish(None, DType::Float64)[0]
     }
 
     /// The rows: adding them to another total adds all that was added to this one.
@@ -154,24 +152,30 @@ fn to_odd(number: f64) -> f64 {
 mod tests {
     use super::*;
 
+    fn of(numbers: &[f64]) -> f64 {
+        let mut total = Total::new(1);
+        numbers.iter().for_each(|number| total.add(&[*number], 1.0));
+        total.number()
+    }
+
     #[test]
     fn nothing_is_lost() {
-        assert_eq!(Total::of(&[1e16, 1.0, 1.0, -1e16]), 2.0);
-        assert_eq!(Total::of(&[1e100, 1.0, 1e-100, -1e100]), 1.0);
-        assert_eq!(Total::of(&[1e300, 1e100, 1.0, 1e-300, -1.0, -1e100, -1e300]), 1e-300);
-        assert_eq!(Total::of(&[]), 0.0);
+        assert_eq!(of(&[1e16, 1.0, 1.0, -1e16]), 2.0);
+        assert_eq!(of(&[1e100, 1.0, 1e-100, -1e100]), 1.0);
+        assert_eq!(of(&[1e300, 1e100, 1.0, 1e-300, -1.0, -1e100, -1e300]), 1e-300);
+        assert_eq!(of(&[]), 0.0);
     }
 
     #[test]
     fn halves_are_rounded_to_the_right_side() {
         // Half of the last digit of 1, and what is above or below it by next to nothing.
         let half = f64::EPSILON / 2.0;
-        assert_eq!(Total::of(&[1.0, half]), 1.0);
-        assert_eq!(Total::of(&[1.0, half, 1e-200]), 1.0 + f64::EPSILON);
-        assert_eq!(Total::of(&[1.0, half, -1e-200]), 1.0);
+        assert_eq!(of(&[1.0, half]), 1.0);
+        assert_eq!(of(&[1.0, half, 1e-200]), 1.0 + f64::EPSILON);
+        assert_eq!(of(&[1.0, half, -1e-200]), 1.0);
         let odd = 1.0 + f64::EPSILON;
-        assert_eq!(Total::of(&[odd, half, -1e-200]), odd);
-        assert_eq!(Total::of(&[-odd, -half, 1e-200]), -odd);
+        assert_eq!(of(&[odd, half, -1e-200]), odd);
+        assert_eq!(of(&[-odd, -half, 1e-200]), -odd);
     }
 
     #[test]
@@ -179,10 +183,10 @@ mod tests {
         for (numbers, expected) in
             [([1.0, f64::INFINITY], f64::INFINITY), ([1e308, 1e308], f64::INFINITY)]
         {
-            assert_eq!(Total::of(&numbers), expected);
+            assert_eq!(of(&numbers), expected);
         }
-        assert!(Total::of(&[f64::INFINITY, 1.0, f64::NEG_INFINITY]).is_nan());
-        assert!(Total::of(&[1.0, f64::NAN, 1e300]).is_nan());
+        assert!(of(&[f64::INFINITY, 1.0, f64::NEG_INFINITY]).is_nan());
+        assert!(of(&[1.0, f64::NAN, 1e300]).is_nan());
     }
 
     #[test]
@@ -196,9 +200,9 @@ mod tests {
         };
         for _ in 0..200 {
             let numbers: Vec<f64> = (0..40).map(|_| draw()).collect();
-            let expected = Total::of(&numbers).to_bits();
+            let expected = of(&numbers).to_bits();
             let reversed: Vec<f64> = numbers.iter().rev().copied().collect();
-            assert_eq!(Total::of(&reversed).to_bits(), expected);
+            assert_eq!(of(&reversed).to_bits(), expected);
             for size in [1, 3, 7, 39] {
                 let mut whole = Total::new(1);
                 for chunk in numbers.chunks(size) {

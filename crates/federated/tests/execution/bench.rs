@@ -145,14 +145,7 @@ impl Kernels for Small {
         })
     }
 
-    fn partial_sum(
-        &self,
-        leaves: &[&Leaf],
-        weights: Option<&[f64]>,
-        ty: &TensorType,
-    ) -> Result<Leaf> {
-        let mut sum = self.begin_sum(ty)?;
-        self.add_to_sum(&mut sum, leaves, weights, ty)?;
+    fn unrounded(&self, sum: Leaf, _: &TensorType) -> Result<Leaf> {
         Ok(sum)
     }
 

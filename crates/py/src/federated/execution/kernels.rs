@@ -329,14 +329,7 @@ impl Kernels for Python {
         }
     }
 
-    fn partial_sum(
-        &self,
-        leaves: &[&Leaf],
-        weights: Option<&[f64]>,
-        ty: &TensorType,
-    ) -> Result<Leaf, Raised> {
-        let mut sum = self.begin_sum(ty)?;
-        self.add_to_sum(&mut sum, leaves, weights, ty)?;
+    fn unrounded(&self, sum: Sums, ty: &TensorType) -> Result<Leaf, Raised> {
         if is_rounded(ty) {
             return attached(|py| Ok(Leaf::new(sum.unrounded(py, ty)?)));
         }

@@ -1,5 +1,6 @@
 //! Tensor programs run on tensors alone, without containers around them: for one client, and for several at once.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyException;
@@ -7,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stator_federated::execution::Value;
+use stator_federated::execution::{Value, of_type};
 use stator_federated::types::{TensorType, Type, TypeKind};
 
 use super::batch::Batch;
@@ -419,28 +420,8 @@ fn in_structs(value: &Value<Leaf>) -> Vec<&Leaf> {
 
 /// The value of a type, a struct of tensors, with these tensors.
 fn nested(ty: &Type, leaves: &mut dyn Iterator<Item = Leaf>) -> Value<Leaf> {
-    enum Todo<'a> {
-        Visit(&'a Type),
-        Build(usize),
-    }
-    let mut todo = vec![Todo::Visit(ty)];
-    let mut done: Vec<Value<Leaf>> = Vec::new();
-    while let Some(next) = todo.pop() {
-        match next {
-            Todo::Build(count) => {
-                let fields = done.split_off(done.len() - count);
-                done.push(Value::structure(fields));
-            }
-            Todo::Visit(ty) => match ty.as_struct() {
-                Some(structure) => {
-                    todo.push(Todo::Build(structure.len()));
-                    todo.extend(
-                        structure.fields().iter().rev().map(|field| Todo::Visit(&field.ty)),
-                    );
-                }
-                None => done.push(Value::Leaf(leaves.next().expect("one for each tensor"))),
-            },
-        }
-    }
-    done.pop().expect("the root is left")
+    let part =
+        |_: &Type| Ok::<_, Infallible>(Value::Leaf(leaves.next().expect("one for each tensor")));
+    let Ok(value) = of_type(ty, part);
+    value
 }
