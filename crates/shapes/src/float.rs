@@ -63,7 +63,19 @@ impl Rounding {
 const LARGEST_INTEGER: f64 = (1_u64 << 63) as f64;
 
 /// `exp` of it is a float: somewhat less than the logarithm of the largest one.
-const LARGEST_EXPONENT: f64 = 709.0;
+pub const LARGEST_EXPONENT: f64 = 709.0;
+
+/// The base whose power with this exponent is about the largest float; for a negative exponent no lesser base may be.
+#[must_use]
+pub fn extreme_base(exponent: f64) -> f64 {
+    (LARGEST_EXPONENT / exponent).exp()
+}
+
+/// The exponent, or its negative, with which the power of this base is about the largest float.
+#[must_use]
+pub fn extreme_exponent(base: f64) -> f64 {
+    LARGEST_EXPONENT / base.ln().abs()
+}
 
 impl FloatOp {
     /// As Python computes it; where Python raises, an error.
@@ -263,7 +275,7 @@ impl Context {
             (_, Some(exponent)) => {
                 let is_whole = exponent.fract() == 0.0;
                 let base = if is_whole { self.float_unary(FloatUnary::Abs, a)? } else { a };
-                let bound = (LARGEST_EXPONENT / exponent).exp();
+                let bound = extreme_base(exponent);
                 if exponent < 0.0 {
                     return self.assume_float(Cmp::Ge, base, bound);
                 }
@@ -274,7 +286,7 @@ impl Context {
             }
             (Some(1.0), None) => Ok(()),
             (Some(base), None) if base > 0.0 && base.is_finite() => {
-                let bound = LARGEST_EXPONENT / base.ln().abs();
+                let bound = extreme_exponent(base);
                 self.assume_float(Cmp::Le, b, bound)?;
                 self.assume_float(Cmp::Ge, b, -bound)
             }

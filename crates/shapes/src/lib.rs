@@ -47,7 +47,7 @@ pub use condition::{Cmp, Verdict};
 pub use context::{Context, Duck, MAX_DEPTH, MAX_SIZE, SIZE_LIMIT, Symbol};
 pub use error::Error;
 pub use facts::{Fact, FactKind};
-pub use float::{FloatOp, FloatUnary, Rounding};
+pub use float::{FloatOp, FloatUnary, LARGEST_EXPONENT, Rounding, extreme_base, extreme_exponent};
 pub use ids::{CondId, ExprId, FloatId, SymbolId};
 pub use interval::Interval;
 pub use print::Style;

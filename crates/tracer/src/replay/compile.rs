@@ -25,6 +25,7 @@ use stator_graph::{
 use super::constant::to_object;
 use super::cut::{Cut, Part};
 use super::program::{Action, Operand, Program, Run, Step};
+use crate::raises::LABEL_END;
 
 impl Program {
     /// Compiles a (verified) graph. `objects` is the tracer's table for it.
@@ -69,9 +70,6 @@ impl Program {
         Ok(compiler.program)
     }
 }
-
-/// What a label's end prints as.
-const END_OF_LABEL: &str = "torch.record_function_exit";
 
 /// Types of which it matters whether something is one.
 struct CallableTypes<'py> {
@@ -198,7 +196,7 @@ impl<'g, 'py> Compiler<'g, 'py> {
         let (action, takes_shared) = match target {
             Target::Decide => (self.decision(id, args), true),
             Target::Catch => (Action::Catch { exit: self.exit(id) }, true),
-            Target::Function { object, name } if self.graph.text(name) == END_OF_LABEL => {
+            Target::Function { object, name } if self.graph.text(name) == LABEL_END => {
                 (self.end_of_label(object)?, true)
             }
             target => self.action(target, keywords),

@@ -8,7 +8,9 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
 use stator_cpython::{Raised, Result, modules};
 use stator_graph::{Arg, Constant, Operator};
-use stator_shapes::{ExprId, FloatOp, FloatUnary};
+use stator_shapes::{
+    ExprId, FloatOp, FloatUnary, LARGEST_EXPONENT, extreme_base, extreme_exponent,
+};
 
 use super::arithmetic::{Term, float};
 use super::orders::are_alike;
@@ -46,9 +48,6 @@ fn has_digits(terms: &[Term]) -> bool {
     matches!(digits, Some(Operand::Other(Arg::Constant(Constant::Int(0..)))))
 }
 
-/// `exp` of it is a float: somewhat less than the logarithm of the largest one.
-const LARGEST_EXPONENT: f64 = 709.0;
-
 /// The floats for which a function of a number that was read raises nothing; `None`: it asks what the number is.
 fn domain(numeric: Numeric, number: Number) -> Option<&'static [(CompareOp, f64)]> {
     use CompareOp::{Ge, Gt, Lt};
@@ -79,12 +78,12 @@ fn power_domain(terms: &[Term]) -> Option<(usize, [(CompareOp, f64); 2])> {
     let [base, exponent] = terms else { return None };
     match (constant(base), constant(exponent)) {
         (None, Some(exponent)) if exponent != 0.0 && exponent.is_finite() => {
-            let bound = (LARGEST_EXPONENT / exponent).exp();
+            let bound = extreme_base(exponent);
             let (least, greatest) = if exponent > 0.0 { (0.0, bound) } else { (bound, f64::MAX) };
             Some((0, [(CompareOp::Ge, least), (CompareOp::Le, greatest)]))
         }
         (Some(base), None) if base > 0.0 && base != 1.0 && base.is_finite() => {
-            let bound = LARGEST_EXPONENT / base.ln().abs();
+            let bound = extreme_exponent(base);
             Some((1, [(CompareOp::Ge, -bound), (CompareOp::Le, bound)]))
         }
         _ => None,

@@ -10,6 +10,7 @@ use stator_graph::{Arg, NodeId, StackId, Value};
 use crate::breaks::Reason;
 use crate::functions::{Determined, Operation};
 use crate::marks::Label;
+use crate::raises::LABEL_END;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Arguments, Ends};
 use crate::recorder::notes::call::Call;
@@ -171,8 +172,7 @@ impl Recorder {
                 (None, Some(handle)) => match state.origin(handle.as_borrowed()) {
                     Some(Origin::Handle(begun)) => {
                         let given = [Arg::Node(begun)];
-                        let node =
-                            state.labelled(function, "torch.record_function_exit", &given, stack);
+                        let node = state.labelled(function, LABEL_END, &given, stack);
                         state.graph.set_value(node, Value::Nothing);
                         Ok(())
                     }
@@ -201,7 +201,7 @@ impl State {
         let mut given = SmallVec::<[Arg; 4]>::from_elem(Arg::NONE, args.len());
         given[0] = Arg::Node(self.object_node(source));
         let stack = self.place_of_caller();
-        let node = self.labelled(method, "torch.record_function_exit", &given, stack);
+        let node = self.labelled(method, LABEL_END, &given, stack);
         self.graph.set_value(node, Value::Nothing);
         Ok(())
     }
