@@ -47,23 +47,26 @@ def network() -> nn.Module:
 def split(clients: int, alpha: float = 0.5) -> tuple[list[Any], list[Any]]:
     """The clients' rows, and those that are kept to see how good a model is."""
     digits = load_digits()
-    drawn = np.random.default_rng(0)
     inputs, labels = (digits.data / 16).astype(np.float32), digits.target.astype(np.int64)
-    order = drawn.permutation(len(labels))
+    order = np.random.default_rng(0).permutation(len(labels))
     kept, order = order[:300], order[300:]
-    shares: list[list[int]] = [[] for _ in range(clients)]
-    for digit in range(DIGITS):
-        own = order[labels[order] == digit]
-        cuts = np.cumsum(drawn.dirichlet([alpha] * clients)[:-1] * len(own)).astype(int)
-        for share, part in zip(shares, np.split(own, cuts), strict=True):
-            share.extend(part)
+    shares = learning.partition_by_dirichlet(labels[order], clients, alpha, least_rows=0)
 
-    def rows(of: Any) -> dict[str, Any]:
-        index = np.asarray(of, np.int64)
+    def rows(index: Any) -> dict[str, Any]:
         return {"inputs": inputs[index], "labels": labels[index]}
 
     # By chance some have no rows at all.
-    return [rows(share) for share in shares if share], [rows(kept)]
+    return [rows(order[share]) for share in shares if share.size], [rows(kept)]
+
+
+def classifier() -> learning.Model:
+    """The network with its loss, for rows of digits."""
+    return learning.Model(
+        network(),
+        nn.functional.cross_entropy,
+        inputs=fl.TensorType(np.float32, [None, PIXELS]),
+        labels=fl.TensorType(np.int64, [None]),
+    )
 
 
 def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -96,12 +99,7 @@ def run(clients: int, rounds: int) -> dict[str, float]:
     """Trains in five ways; the accuracy of each."""
     # Clients work in threads, as many as there are cores: more of PyTorch's would be in the way.
     torch.set_num_threads(1)
-    model = learning.Model(
-        network(),
-        nn.functional.cross_entropy,
-        inputs=fl.TensorType(np.float32, [None, PIXELS]),
-        labels=fl.TensorType(np.int64, [None]),
-    )
+    model = classifier()
 
     def sgd(parameters: list[Any]) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, lr=0.3)
@@ -151,14 +149,8 @@ def run_on_two_nodes(clients: int, rounds: int) -> bool:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # As workers have it: with more, PyTorch rounds otherwise.
     torch.set_num_threads(1)
-    model = learning.Model(
-        network(),
-        nn.functional.cross_entropy,
-        inputs=fl.TensorType(np.float32, [None, PIXELS]),
-        labels=fl.TensorType(np.int64, [None]),
-    )
+    model = classifier()
     process = learning.build_fed_avg(model, steps=5)
-    state, (data, _) = process.initialize(), split(clients)
 
     def own_process(client: Any) -> Any:
         return os.getpid()

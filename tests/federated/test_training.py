@@ -25,15 +25,18 @@ from stator.federated.framework import RetryableError
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def a_process(factory: Any = None) -> learning.IterativeProcess:
+def a_model() -> learning.Model:
     torch.manual_seed(5)
-    model = learning.Model(
+    return learning.Model(
         nn.Linear(2, 2),
         nn.functional.cross_entropy,
         inputs=fl.TensorType(np.float32, [None, 2]),
         labels=fl.TensorType(np.int64, [None]),
     )
-    return learning.build_fed_avg(model, model_aggregator=factory)
+
+
+def a_process(factory: Any = None) -> learning.IterativeProcess:
+    return learning.build_fed_avg(a_model(), model_aggregator=factory)
 
 
 def some_data(clients: int = 12) -> learning.ClientData:
@@ -397,14 +400,7 @@ def test_metrics_in_metrics_have_paths() -> None:
 
 
 def test_scaffold_knows_clients_by_their_numbers() -> None:
-    torch.manual_seed(5)
-    model = learning.Model(
-        nn.Linear(2, 2),
-        nn.functional.cross_entropy,
-        inputs=fl.TensorType(np.float32, [None, 2]),
-        labels=fl.TensorType(np.int64, [None]),
-    )
-    process = learning.build_scaffold(model, clients=12)
+    process = learning.build_scaffold(a_model(), clients=12)
     data = [OrderedDict(of, client=number) for number, of in enumerate(some_data())]
     found = learning.train(process, data, rounds=3, cohort=learning.UniformSampler(12, 4))
     assert found.metrics[2]["loss"] < found.metrics[0]["loss"]
