@@ -120,6 +120,8 @@ class _Run:
         # Chunks that nobody has, the first one first.
         self._waiting = list(range(job.count))
         self._tried = [0] * job.count
+        # Chunks of which one has ended its worker, nobody knows which: each is done alone.
+        self._suspected: set[int] = set()
         # What chunks made for which an earlier one isn't done.
         self._made: dict[int, Any] = {}
         self._next = 0
@@ -152,6 +154,10 @@ class _Run:
                     continue
                 if not self._waiting or self._waiting[0] >= limit:
                     return
+                if depth and not self._suspected.isdisjoint(
+                    (self._waiting[0], *process.chunks.values())
+                ):
+                    continue
                 chunk = heapq.heappop(self._waiting)
                 try:
                     outcome = self._job.submit(process.handle, chunk)
@@ -246,15 +252,14 @@ class _Run:
                 continue
             self._take(process.chunks.pop(reference), outcome)
         self._replace(process)
-        # The first one that hasn't ended is what it did.
+        # It did the first one, most likely: but that one may have ended, and what tells so be lost.
+        if len(process.chunks) > 1:
+            self._suspected.update(process.chunks.values())
         for at, chunk in enumerate(process.chunks.values()):
-            if at == 0:
-                self._again(chunk, why)
-            else:
-                heapq.heappush(self._waiting, chunk)
+            self._again(chunk, why, counts=at == 0)
 
-    def _again(self, chunk: int, why: str) -> None:
-        self._tried[chunk] += 1
+    def _again(self, chunk: int, why: str, *, counts: bool = True) -> None:
+        self._tried[chunk] += counts
         if self._tried[chunk] >= self._job.attempts and chunk < self._end:
             raise RetryableError(
                 f"{self._job.name(chunk)} couldn't be done in {self._job.attempts} attempts: "
