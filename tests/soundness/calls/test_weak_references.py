@@ -78,6 +78,18 @@ def behind_a_decision(x: Tensor) -> Any:
     return x - reference().name, node
 
 
+def to_the_dead(x: Tensor) -> Any:
+    node = Node(1)
+    return x, weakref.ref(node)
+
+
+def dead_behind_a_decision(x: Tensor) -> Any:
+    reference = weakref.ref(Node(2))
+    if x.sum() > 5:
+        return x * 2, reference(), reference
+    return x, reference
+
+
 CASES = [
     to_the_outside,
     to_its_own,
@@ -86,6 +98,8 @@ CASES = [
     to_what_is_dropped,
     removed_hook,
     behind_a_decision,
+    to_the_dead,
+    dead_behind_a_decision,
 ]
 
 
@@ -126,11 +140,7 @@ def test_what_the_trace_cannot_follow_breaks() -> None:
         except TypeError as error:
             return x, str(error)
 
-    def dead(x: Tensor) -> Any:
-        node = Node(1)
-        return x, weakref.ref(node)
-
-    for fn in (equal, of_a_tensor, of_a_number, dead):
+    for fn in (equal, of_a_tensor, of_a_number):
         compiled = stator.compile(fn)
         with stator.config.patch(skip_unprofitable=False):
             for i in range(3):

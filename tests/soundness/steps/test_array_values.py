@@ -105,6 +105,24 @@ def shared(x: Tensor, i: int) -> Any:
     return x, tensor
 
 
+def made_of_tensors(x: Tensor, i: int) -> Any:
+    squares, doubles = np.array(x * x), np.array(x, dtype=np.float64)
+    squares[0] = i
+    return squares + TABLE[: len(x)], doubles.sum(), torch.from_numpy(np.stack([squares, squares]))
+
+
+def made_of_others(x: Tensor, i: int) -> Any:
+    shared = np.asarray(x)
+    shared[1] = i
+    refused = []
+    for tensor in (x.clone().requires_grad_(), x.to(torch.bfloat16)):
+        try:
+            np.array(tensor)
+        except (RuntimeError, TypeError) as error:
+            refused.append(str(error))
+    return x, shared, refused, np.array([x.sum(), 2.0]), np.asarray([3, 4])
+
+
 def joined(x: Tensor, i: int) -> Any:
     parts = [(x + k).numpy() for k in range(3)]
     whole = np.concatenate(parts)
@@ -240,11 +258,11 @@ ALL = (
     *(constants, numbers, mixed, scheduled, decided, best, counted, counted_at_once, written),
     *(written_through, of_tensor, shared, joined, built, physics, sized, boxed, given, integers),
     *(places, refused, silent, warned, masked, spelt, keyed, two_truths, refused_types, spread),
-    drawn_below,
+    *(drawn_below, made_of_tensors, made_of_others),
 )
 WHOLE = (
     *(constants, numbers, mixed, scheduled, decided, counted, counted_at_once, written, built),
-    *(joined, physics, boxed, given, of_tensor, two_truths),
+    *(joined, physics, boxed, given, of_tensor, two_truths, made_of_tensors),
 )
 
 

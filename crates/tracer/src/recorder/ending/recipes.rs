@@ -382,6 +382,12 @@ impl Finish<'_> {
                 let callable = self.keep(reference.get_type().as_any().as_borrowed());
                 Ok(Recipe::Call { callable, args: self.all(&[referent])? })
             }
+            // What it referred to has died: what is made for it here dies as well.
+            None if calls_back.is_none() && heap::is_weak_reference(reference) => {
+                let callable = self.keep(reference.get_type().as_any().as_borrowed());
+                let mortal = self.recipes.push(Recipe::Set(Box::default()));
+                Ok(Recipe::Call { callable, args: Box::new([mortal]) })
+            }
             _ => Err((Reason::Result, heap::type_name(reference))),
         }
     }

@@ -185,7 +185,12 @@ impl Recorder {
 
     /// Why a call of such a function can't be a node.
     fn refuses_arrays(&self, what: ArrayUse, name: &str, call: Call<'_, '_>) -> Option<String> {
-        let Call { callable, args, names, .. } = call;
+        let Call { frame, callable, args, names } = call;
+        // `np.array` asks a tensor for its array.
+        let is_read = matches!(name, "array" | "asarray")
+            && args.first().is_some_and(|first| {
+                self.kind(*first) == Kind::Tensor && self.becomes_array(frame, *first)
+            });
         let mut state = self.state.borrow_mut();
         let refused = |detail: &str| Some(format!("{name} {detail}"));
         for keyword in ["out", "where", "like", "casting", "order", "subok", "signature"] {
@@ -207,7 +212,7 @@ impl Recorder {
         if name == "where" && args.len() != 3 {
             return refused("without values");
         }
-        let leaves = state.leaves_of(args);
+        let leaves = state.leaves_of(&args[usize::from(is_read)..]);
         let is_index = what == ArrayUse::Writes;
         if let Some(leaf) =
             leaves.iter().find(|leaf| !state.may_be_given(leaf.as_borrowed(), is_index))
@@ -394,20 +399,27 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
         let ([tensor], None) = (call.args, call.names) else { return None };
-        let info = tensor::info(*tensor)?;
-        // `c10::ScalarType`: what NumPy has, too.
-        let is_plain = matches!(info.dtype, 0..=7 | 11) && !info.requires_grad;
-        if !is_plain || !self.may_compute_arrays(call.frame) || self.are_data_sized(call.args) {
+        if !self.becomes_array(call.frame, *tensor) {
             return None;
         }
-        self.note(call.frame, |state| {
-            let given = state.given(call.args, None, false);
-            if let Some(given) = given {
+        Some(self.array_node(call, "numpy", false))
+    }
+
+    /// Whether an array can be made of what is in a tensor. Its sizes are then those of the recorded call.
+    fn becomes_array(&self, frame: &Frame<'_>, tensor: Borrowed<'_, '_>) -> bool {
+        // `c10::ScalarType`: what NumPy has, too.
+        let is_plain = tensor::info(tensor)
+            .is_some_and(|info| matches!(info.dtype, 0..=7 | 11) && !info.requires_grad);
+        if !is_plain || !self.may_compute_arrays(frame) || self.are_data_sized(&[tensor]) {
+            return false;
+        }
+        self.note(frame, |state| {
+            if let Some(given) = state.given(&[tensor], None, false) {
                 state.fix_given(&given, "read by NumPy");
             }
             Ok(())
-        })?;
-        Some(self.array_node(call, "numpy", false))
+        })
+        .is_some()
     }
 
     /// A tensor over the memory of an array that isn't the trace's own alone: who writes to it writes to that. `None`: it's
