@@ -3,6 +3,7 @@
  *   TRACED_EVENT         the event that a thread's trace function is told of;
  *   IMPORT_FUNC          the interpreter's import function;
  *   FRAME_CODE(f)        a frame's code object;
+ *   CURRENT_FRAME(t)     the frame that a thread executes;
  *   STAND_AT(f, unit)    lets a frame say that it executes the instruction at a unit;
  *   REST_BEHIND(f, unit) lets a frame that isn't running go on behind it;
  *   IS_SUSPENDED(state)  whether a generator's state says that it has begun and stands still;
@@ -44,6 +45,39 @@ PyObject *stator_stand_in(PyThreadState *thread, PyObject *code, PyObject *globa
         frame->f_frame->localsplus[at] = cell;
     }
     return (PyObject *)frame;
+}
+
+/* Lets such a frame stand at a unit, called by another one; by none, if that is NULL. */
+void stator_set_stand_in(PyObject *object, int unit, PyObject *caller) {
+    _PyInterpreterFrame *frame = ((PyFrameObject *)object)->f_frame;
+    STAND_AT(frame, _PyCode_CODE(FRAME_CODE(frame)) + unit);
+    frame->previous = caller == NULL ? NULL : ((PyFrameObject *)caller)->f_frame;
+}
+
+/* Lets such a frame be called by the thread's current one. */
+void stator_call_stand_in(PyThreadState *thread, PyObject *object) {
+    ((PyFrameObject *)object)->f_frame->previous = CURRENT_FRAME(thread);
+}
+
+/* Makes such a frame the thread's current one, though it is nowhere on the stack. Gives the one that was. */
+void *stator_step_onto(PyThreadState *thread, PyObject *object) {
+    _PyInterpreterFrame *before = CURRENT_FRAME(thread);
+    CURRENT_FRAME(thread) = ((PyFrameObject *)object)->f_frame;
+    return before;
+}
+
+/* Such a frame is called by none. */
+void stator_leave_stand_in(PyObject *object) { ((PyFrameObject *)object)->f_frame->previous = NULL; }
+
+void stator_step_back(PyThreadState *thread, void *before) { CURRENT_FRAME(thread) = before; }
+
+/* Nobody calls from such a frame any more. Whoever has kept it finds the one that called it. */
+void stator_retire_stand_in(PyObject *object, PyObject *caller) {
+    PyFrameObject *frame = (PyFrameObject *)object;
+    frame->f_frame->previous = NULL;
+    if (Py_REFCNT(object) > 1 && caller != NULL && frame->f_back == NULL) {
+        frame->f_back = (PyFrameObject *)Py_NewRef(caller);
+    }
 }
 
 /* -- signals -------------------------------------------------------------------------------------- */

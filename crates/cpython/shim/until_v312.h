@@ -6,6 +6,7 @@
 #include "layout.h"
 
 #define FRAME_CODE(frame) ((frame)->f_code)
+#define CURRENT_FRAME(thread) ((thread)->cframe->current_frame)
 #define STAND_AT(frame, unit) ((frame)->prev_instr = (unit))
 #define REST_BEHIND(frame, unit) ((frame)->prev_instr = (unit))
 #define IS_SUSPENDED(state) ((state) == FRAME_SUSPENDED)

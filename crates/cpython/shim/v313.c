@@ -15,6 +15,7 @@
 #define TRACED_EVENT what_event
 #define IMPORT_FUNC imports.import_func
 #define FRAME_CODE(frame) _PyFrame_GetCode(frame)
+#define CURRENT_FRAME(thread) ((thread)->current_frame)
 /* A frame names the instruction that it executes, or the one that it is about to execute. */
 #define STAND_AT(frame, unit) ((frame)->instr_ptr = (unit))
 #define REST_BEHIND(frame, unit) ((frame)->instr_ptr = (unit) + 1)

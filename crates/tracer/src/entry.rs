@@ -428,7 +428,8 @@ impl Entry {
             return Ok(program);
         }
         faults::at(Stage::Program)?;
-        let program = Program::new(py, &self.traced.graph, &self.traced.graph_objects)?;
+        let program = Program::new(py, &self.traced.graph, &self.traced.graph_objects)?
+            .from_callers(&self.traced.callers, &self.traced.graph);
         Ok(self.program.get_or_init(|| program))
     }
 
@@ -565,6 +566,7 @@ impl Entry {
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let objects = self.traced.objects.iter().chain(&self.traced.graph_objects);
         objects.into_iter().try_for_each(|object| visit.call(object))?;
+        self.traced.callers.traverse(visit)?;
         self.parts.traverse(visit)?;
         self.codes.traverse(visit)
     }

@@ -14,6 +14,7 @@ mod assumptions;
 mod bind;
 pub mod breaks;
 mod budget;
+mod callers;
 pub mod check;
 pub mod clock;
 mod codes;

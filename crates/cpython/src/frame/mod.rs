@@ -1,20 +1,17 @@
 //! Frames: a safe view ([`Frame`]) and the evaluator's registers on a running one ([`Running`]).
 
-use std::ffi::c_int;
 use std::fmt;
 use std::ptr::NonNull;
 
 use pyo3::exceptions::{PyRecursionError, PyTypeError};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 
 use crate::code::Code;
-use crate::ffi as shim;
-use crate::object::{Borrowed, Object, owned};
+use crate::object::{Borrowed, Object};
 use crate::opcode::NULL_IS_ABOVE;
 use crate::raised::{Raised, Result};
-use crate::thread::Thread;
 use crate::thread::c_stack::{self, Room};
 use crate::{heap, ops};
 
@@ -25,30 +22,12 @@ pub(crate) mod layout;
 mod running;
 mod slot;
 mod stack;
+mod stand_in;
 
 use layout::InterpreterFrame;
 pub use running::{Running, enter};
 use slot::Slot;
-
-/// A frame object for a traceback, of a call that isn't made: it says that it stands at `unit`, and has no variables.
-///
-/// # Errors
-/// `MemoryError`; `SystemError` if there is no such unit.
-pub fn stand_in<'py>(
-    code: &Code<'py>,
-    globals: &Bound<'py, PyDict>,
-    unit: usize,
-) -> Result<Object<'py>> {
-    let py = globals.py();
-    let Some(unit) = c_int::try_from(unit).ok().filter(|_| unit < code.units().len()) else {
-        return Err(Raised::system_error(py, c"no such instruction"));
-    };
-    let thread = Thread::current(py).as_ptr();
-    // SAFETY: the current thread's state, a code object, a dictionary, a unit of that code.
-    unsafe {
-        owned(py, shim::stator_stand_in(thread, code.as_ptr().cast(), globals.as_ptr(), unit))
-    }
-}
+pub use stand_in::{StandIn, stand_in};
 
 /// Who owns a frame's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -127,14 +127,14 @@ impl Made {
             let graph = part_of(graph, place);
             let mut writes = Writes::default();
             writes.advance(&graph, &|_| false);
-            let program = Program::new(py, &graph, objects)?;
+            let program = Program::new(py, &graph, objects)?.from_callers(&traced.callers, &graph);
             // Some operations write and don't look like it.
             let may_write = !writes.written.is_empty() || !traced.written.is_empty();
             let outputs = place.outputs.len();
             Ok(Part { program, codes: Codes::default(), may_write, outputs })
         };
         Ok(Self {
-            program: Program::cut(py, graph, objects, cut)?,
+            program: Program::cut(py, graph, objects, cut)?.from_callers(&traced.callers, graph),
             parts: cut.parts.iter().map(part).collect::<PyResult<_>>()?,
             backend: backend.callable.clone_ref(py),
         })

@@ -305,7 +305,7 @@ impl Recorder {
     ) -> PyResult<Rc<Self>> {
         let mut state = State::new(py, &Room::NONE)?;
         for Waiting { frame, .. } in chain {
-            let code = state.frames.number(frame.code().object());
+            let code = state.frames.number(frame);
             let id = frame.id();
             state.frames.enter(ActiveFrame {
                 id,

@@ -661,7 +661,7 @@ impl Recorder {
                 }
                 _ => Caller::Known(None),
             };
-            let code = state.frames.number(frame.code().object());
+            let code = state.frames.number(frame);
             state.repeated.enter(frame.code().object());
             state.frames.enter(ActiveFrame {
                 id: frame.id(),

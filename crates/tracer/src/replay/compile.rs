@@ -140,6 +140,7 @@ impl<'g, 'py> Compiler<'g, 'py> {
             outputs: Vec::new(),
             input_count: graph.placeholders().len(),
             register_count: 0,
+            sites: None,
         };
         Ok(Self {
             py,
@@ -389,7 +390,8 @@ impl<'g, 'py> Compiler<'g, 'py> {
     ) {
         let operands = extend(&mut self.program.operands, operands);
         let frees = extend(&mut self.program.frees, frees);
-        self.program.steps.push(Step { action, operands, frees, result, node });
+        let place = action.may_warn().then_some(self.graph.node(node).stack).flatten();
+        self.program.steps.push(Step { action, operands, frees, result, node, place });
     }
 
     fn new_register(&mut self) -> u32 {

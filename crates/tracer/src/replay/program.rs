@@ -1,9 +1,13 @@
 //! The data of a program: steps, and the tables they index.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use stator_cpython::vectorcall::{BinaryFunction, UnaryFunction};
-use stator_graph::NodeId;
+use stator_graph::{Graph, NodeId, StackId};
+
+use crate::callers::{CallSites, Callers};
 
 /// A graph, ready to run on new inputs.
 ///
@@ -22,12 +26,21 @@ pub struct Program {
     pub(super) outputs: Vec<Operand>,
     pub(super) input_count: usize,
     pub(super) register_count: usize,
+    /// What its calls are made from, if that matters.
+    pub(super) sites: Option<CallSites>,
 }
 
 impl Program {
     /// The number of inputs a run takes: the graph's placeholders, in their order.
     pub fn input_count(&self) -> usize {
         self.input_count
+    }
+
+    /// Its calls are made from these frames: it is the program of a graph of their trace.
+    #[must_use]
+    pub fn from_callers(mut self, callers: &Arc<Callers>, graph: &Graph) -> Self {
+        self.sites = Some(CallSites::new(callers, graph));
+        self
     }
 
     /// The number of values that are alive at once, at most.
@@ -67,6 +80,8 @@ pub(super) struct Step {
     pub(super) result: Option<u32>,
     /// The node that the step belongs to, for errors.
     pub(super) node: NodeId,
+    /// If it is a call: where it is made from.
+    pub(super) place: Option<StackId>,
 }
 
 /// What a step does.
@@ -108,4 +123,21 @@ pub(super) enum Action {
     Tuple,
     /// A dict of the operands, keys and values in turn.
     Dict,
+}
+
+impl Action {
+    /// Whether it may run C code that warns.
+    pub(super) fn may_warn(self) -> bool {
+        matches!(
+            self,
+            Self::Call { .. }
+                | Self::CallPlain { .. }
+                | Self::Method { .. }
+                | Self::GetAttr { .. }
+                | Self::Unary(_)
+                | Self::Binary(_)
+                | Self::SetItem
+                | Self::DelItem
+        )
+    }
 }

@@ -21,6 +21,7 @@ use stator_faults::{self as faults, Fault, Stage};
 use stator_graph::NodeId;
 
 use super::program::{Action, Operand, Program, Step};
+use crate::callers::Calling;
 
 /// The values a run hands back, in the order of the graph's outputs.
 pub type Outputs<'py> = SmallVec<[Object<'py>; 4]>;
@@ -294,6 +295,7 @@ impl<'p, 'py> Running<'p, 'py> {
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<Outputs<'py>, Halt> {
         let program = self.program;
+        let mut calling = program.sites.as_ref().map(|sites| Calling::new(py, sites));
         while let Some(step) = program.steps.get(self.at) {
             // No step is executed twice: what it has given stays until it's where it belongs.
             if self.fresh.is_none() {
@@ -312,7 +314,12 @@ impl<'p, 'py> Running<'p, 'py> {
                         let given = frame.gather(step.operands.of(&program.operands));
                         parts.run(py, part, &given).map_err(Halt::Part)?
                     }
-                    _ => frame.apply(step)?,
+                    _ => match (step.place, &mut calling) {
+                        (Some(place), Some(calling)) => {
+                            calling.call(place, || frame.apply(step))?
+                        }
+                        _ => frame.apply(step)?,
+                    },
                 });
                 self.pass.at(Stage::Kept)?;
             }

@@ -4,6 +4,8 @@
 
 mod verify;
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use rustc_hash::FxHashSet;
@@ -12,6 +14,7 @@ use stator_graph::{Graph, NodeId, StackId};
 use stator_guards::{Guard, ObjectId, SourceId, Sources};
 
 use crate::breaks::Place;
+use crate::callers::Callers;
 use crate::draws::Draws;
 use crate::effects::{Key, Part, Store};
 use crate::emission::Emission;
@@ -51,6 +54,8 @@ pub struct Traced {
     pub left: Box<[Box<[u32]>]>,
     /// Code objects of places.
     pub codes: Vec<Py<PyAny>>,
+    /// The frames that a replay's calls are made from.
+    pub callers: Arc<Callers>,
     /// Places of guards: index of the code object and unit.
     pub locations: Vec<(u32, u32)>,
     /// The calls of modules that nodes were recorded in, in order.

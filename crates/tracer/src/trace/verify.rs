@@ -171,10 +171,13 @@ impl Traced {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use stator_graph::Graph;
     use stator_guards::{Guard, GuardKind, Source, Sources};
 
     use super::super::{Ending, Traced};
+    use crate::callers::Callers;
     use crate::handlers::Withs;
     use crate::profit::Work;
     use crate::recipe::{Recipe, Recipes};
@@ -198,6 +201,7 @@ mod tests {
             begins: None,
             left: Box::default(),
             codes: Vec::new(),
+            callers: Arc::new(Callers::new(std::iter::empty(), Vec::new())),
             locations: Vec::new(),
             module_calls: Box::default(),
             writes_inputs: false,

@@ -317,7 +317,7 @@ impl State {
         };
         let frame = frames.iter().rev().find(is_own).or(frames.last());
         frame.map_or(self.frames.here(), |frame| {
-            let code = self.frames.number(frame.code().object());
+            let code = self.frames.number(frame);
             (code, u32::try_from(frame.unit()).unwrap_or(0))
         })
     }

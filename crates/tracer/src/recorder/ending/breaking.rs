@@ -459,9 +459,9 @@ fn take_roots(
     let mut index = 0;
     for (at, standing) in chain.iter().enumerate() {
         let frame = &standing.waiting.frame;
-        let code = frame.code();
         let parent = (at > 0).then(|| state.place(&chain[at - 1].waiting.frame)).flatten();
-        let id = state.frames.number(code.object());
+        let code = frame.code();
+        let id = state.frames.number(frame);
         let caller = Caller::Known(parent);
         state.frames.enter(ActiveFrame {
             id: frame.id(),

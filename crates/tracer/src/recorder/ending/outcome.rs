@@ -302,7 +302,7 @@ impl<'s> Finish<'s> {
         let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
-        let Kept { codes, locations, module_calls } = state.frames.into_kept(py);
+        let Kept { codes, callers, locations, module_calls } = state.frames.into_kept(py);
         let (left, begins) = state.roots.into_parts();
         let (exits, exit_recipes, rebuilt) = state.exits.into_parts();
         Ok(Traced {
@@ -320,6 +320,7 @@ impl<'s> Finish<'s> {
             begins,
             left: left.into(),
             codes,
+            callers: Arc::new(callers),
             locations,
             module_calls,
             writes_inputs: !written.is_empty(),

@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use rustc_hash::FxHashMap;
 use stator_cpython::frame::Frame;
-use stator_cpython::object::Borrowed;
 use stator_graph::{Graph, StackId};
 use stator_guards::{SourceId, grow_in_leaps};
 
+use crate::callers::Callers;
 use crate::trace::ModuleCall;
 
 /// Where the caller of a frame stands. Most frames hold no node, so the graph's entry is made when one
@@ -45,7 +45,10 @@ pub struct ActiveFrame {
 pub struct Frames {
     active: Vec<ActiveFrame>,
     codes: Vec<Py<PyAny>>,
-    numbers: FxHashMap<usize, u32>,
+    /// The global variables that each is evaluated with.
+    globals: Vec<Py<PyAny>>,
+    /// By the addresses of both.
+    numbers: FxHashMap<(usize, usize), u32>,
     /// Code and unit of the instruction that is being evaluated.
     here: (u32, u32),
     /// The same of guards.
@@ -60,6 +63,8 @@ pub struct Frames {
 pub struct Kept {
     /// The code objects.
     pub codes: Vec<Py<PyAny>>,
+    /// Frames of them.
+    pub callers: Callers,
     /// The places of guards.
     pub locations: Vec<(u32, u32)>,
     /// The calls of modules.
@@ -107,12 +112,15 @@ impl Frames {
         self.active.iter_mut().for_each(|frame| frame.module = None);
     }
 
-    /// The number of a code object.
-    pub fn number(&mut self, code: Borrowed<'_, '_>) -> u32 {
+    /// The number of a frame's code object.
+    pub fn number(&mut self, frame: &Frame<'_>) -> u32 {
+        let (code, globals) = (frame.code(), frame.globals());
         let next = u32::try_from(self.codes.len()).expect("fewer than 2^32 code objects");
-        let number = *self.numbers.entry(code.as_ptr() as usize).or_insert(next);
+        let key = (code.as_ptr() as usize, globals.as_ptr() as usize);
+        let number = *self.numbers.entry(key).or_insert(next);
         if number == next {
-            self.codes.push(code.to_owned().unbind());
+            self.codes.push(code.object().to_owned().unbind());
+            self.globals.push(globals.to_owned().unbind());
         }
         number
     }
@@ -205,7 +213,9 @@ impl Frames {
             ModuleCall { stack, source: *source, class: class.clone_ref(py) }
         };
         let module_calls = self.module_calls.into_iter().map(call).collect();
-        Kept { codes: self.codes, locations: self.read, module_calls }
+        let codes = self.codes.iter().map(|code| code.clone_ref(py));
+        let callers = Callers::new(codes, self.globals);
+        Kept { codes: self.codes, callers, locations: self.read, module_calls }
     }
 }
 

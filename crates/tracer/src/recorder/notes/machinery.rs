@@ -98,10 +98,7 @@ const PLAIN: &[(&str, &[&str])] = &[
     ("torch/autograd/graph.py", &["_engine_run_backward"]),
     // They read flags.
     ("torch/onnx/__init__.py", &["is_in_onnx_export"]),
-    (
-        "torch/onnx/_internal/torchscript_exporter/_globals.py",
-        &["_InternalGlobals.in_onnx_export"],
-    ),
+    ("torch/onnx/_internal/torchscript_exporter/_globals.py", &["_InternalGlobals.in_onnx_export"]),
 ];
 
 /// What a function of [`FUNCTIONS`] is called to the user.
