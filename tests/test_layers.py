@@ -262,6 +262,8 @@ LATE_IMPORTS = {
     ("_dynamic.py", "torch"): "Stator can be imported without it",
     ("_local_computations.py", "ml_dtypes"): "brings types that few need",
     ("_privacy.py", "dp_accounting"): "brings what few need",
+    ("_archive.py", "ml_dtypes"): "brings types that few need",
+    ("_tensorboard_release_manager.py", "torch.utils.tensorboard"): "may be missing",
     ("_terminal.py", "rich.console"): "may be missing",
     ("_terminal.py", "rich.progress"): "may be missing",
     ("_backends.py", "torch._dynamo.backends.registry"): "needs torch; seconds to import",

@@ -137,7 +137,9 @@ __all__ = [
 ]
 
 #: Packages that are imported when they are first asked for.
-_PACKAGES = frozenset({"common_libs", "compiler", "computation", "federated_context", "types"})
+_PACKAGES = frozenset(
+    {"common_libs", "compiler", "computation", "federated_context", "program", "types"}
+)
 
 
 def __getattr__(name: str) -> Any:

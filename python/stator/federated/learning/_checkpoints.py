@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import stator.federated as fl
+from stator.federated._files import write_whole
 from stator.federated.learning._processes import IterativeProcess
 
 
@@ -36,17 +35,7 @@ def load_state(process: IterativeProcess, path: str | os.PathLike[str]) -> Any:
 
 def write_arrays(arrays: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """Writes arrays to a file, whole or not at all."""
-    path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(path, lambda file: np.savez(file, **arrays))
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:

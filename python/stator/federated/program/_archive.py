@@ -1,0 +1,272 @@
+"""The file that structures are written to: an archive of arrays, beside a list of what they are.
+
+It is a ZIP archive as `numpy.savez` writes it, so `numpy.load` shows the arrays; `contents.json`
+says for each value where it is in the structure, and of which kind. Reading it runs no code that a
+file could bring: no pickle is written, and none is read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import struct
+import zipfile
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+
+from stator.federated._abstract import Serializable
+from stator.federated._files import write_whole
+from stator.federated.program import structure_utils
+
+_FORMAT = "stator.federated.program"
+_VERSION = 1
+_CONTENTS = "contents.json"
+
+#: What reading something else than an archive raises. Files that can't be read are another matter.
+_DAMAGE = (
+    *(ValueError, LookupError, TypeError, EOFError, NotImplementedError, RuntimeError),
+    *(OverflowError, zipfile.BadZipFile, struct.error),
+)
+
+
+class CorruptedFileError(Exception):
+    """A file is damaged, or isn't what its name says.
+
+    path: of the file.
+    """
+
+    def __init__(self, path: str, why: str, hint: str) -> None:
+        super().__init__(f"{path} is damaged, or was written by another program: {why}. {hint}")
+        self.path = path
+        self._arguments = path, why, hint
+
+    def __reduce__(self) -> Any:
+        return type(self), self._arguments
+
+
+class Written:
+    """A `Serializable` object as it was written.
+
+    name: of its class.
+    data: what `to_bytes` gave.
+    """
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        self.data = data
+
+
+def write_archive(
+    structure: Any, path: str | os.PathLike[str], of: str, *, exclusive: bool = False
+) -> None:
+    """Writes a structure to a file, whole or not at all.
+
+    of: what it is, which is asked for when it is read.
+
+    Raises `TypeError` if something can't be written; `FileExistsError` if there is a file where
+    there must be none.
+    """
+    entries: list[dict[str, Any]] = []
+    members: list[tuple[str, Callable[[IO[bytes]], None]]] = []
+    for place, value in structure_utils.with_paths(structure):
+        entry = _entry(value, place, members)
+        entries.append({"path": [_part(key, place) for key in place], **entry})
+    contents = {"format": _FORMAT, "version": _VERSION, "of": of, "values": entries}
+    text = json.dumps(contents)
+
+    def write(file: IO[bytes]) -> None:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr(zipfile.ZipInfo(_CONTENTS), text)
+            for name, write_member in members:
+                with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
+                    write_member(member)
+
+    write_whole(path, write, exclusive=exclusive)
+
+
+def read_archive(path: str | os.PathLike[str], of: str, hint: str) -> list[tuple[Any, Any]]:
+    """What is in a file: values with their paths, as `structure_utils.with_paths` gives them,
+    and `Written` for what was `Serializable`.
+
+    Raises `CorruptedFileError` with the hint; `FileNotFoundError` if there is none.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            contents = json.loads(_member(archive, _CONTENTS))
+            if contents["format"] != _FORMAT or contents["of"] != of:
+                raise ValueError(f"it holds no {of}")
+            if contents["version"] != _VERSION:
+                raise ValueError(f"its format is of version {contents['version']!r}")
+            return [
+                (tuple(_key(part) for part in entry["path"]), _value(entry, archive))
+                for entry in contents["values"]
+            ]
+    except _DAMAGE as error:
+        raise CorruptedFileError(
+            os.fspath(path), str(error) or type(error).__name__, hint
+        ) from None
+
+
+def _part(key: Any, place: structure_utils.Path) -> Any:
+    """A part of a path as JSON has it: a text, a position, or an integer key of a dictionary."""
+    if type(key) in (str, int):
+        return key
+    raise TypeError(
+        f"a key can't be written to a file\n  expected: a text or an integer\n"
+        f"  found:    {key!r}, in {_name(place)}"
+    )
+
+
+def _key(part: Any) -> Any:
+    if type(part) not in (str, int):
+        raise ValueError("a path is of something else than texts and integers")
+    return part
+
+
+def _name(place: structure_utils.Path) -> str:
+    return f"`{'/'.join(map(str, place))}`" if place else "the value"
+
+
+def _entry(
+    value: Any,
+    place: structure_utils.Path,
+    members: list[tuple[str, Callable[[IO[bytes]], None]]],
+) -> dict[str, Any]:
+    """How a value is listed; what is large goes to a member."""
+
+    def add(suffix: str, write: Callable[[IO[bytes]], None]) -> str:
+        members.append((f"{len(members)}{suffix}", write))
+        return members[-1][0]
+
+    kind = type(value)
+    if value is None:
+        return {"kind": "none"}
+    if kind in (bool, str):
+        return {"kind": kind.__name__, "value": value}
+    if kind is int:
+        return {"kind": "int", "value": hex(value)}
+    if kind is float:
+        return {"kind": "float", "value": value.hex()}
+    if kind is complex:
+        return {"kind": "complex", "value": [value.real.hex(), value.imag.hex()]}
+    if kind is bytes:
+        return {"kind": "bytes", "member": add(".bin", lambda file: _write(file, value))}
+    if isinstance(value, Serializable):
+        data = value.to_bytes()
+        name = add(".bin", lambda file: _write(file, data))
+        return {"kind": "serializable", "class": kind.__qualname__, "member": name}
+    if isinstance(value, np.generic) or kind in (np.ndarray, np.memmap):
+        array = np.asarray(value)
+        found = {"kind": "scalar" if isinstance(value, np.generic) else "array"}
+        if array.dtype.hasobject:
+            return {**found, "texts": _texts(array, place), "shape": list(array.shape)}
+        if array.dtype.kind == "V" and array.dtype.fields is None:
+            # Element types of `ml_dtypes`, such as bfloat16, which NumPy's format doesn't know.
+            found["dtype"] = _extended(array.dtype.name).name
+            array = array.view(f"u{array.dtype.itemsize}")
+        name = add(".npy", lambda file: np.lib.format.write_array(file, array, allow_pickle=False))
+        return {**found, "member": name}
+    raise TypeError(
+        f"{_name(place)} can't be written to a file\n"
+        "  expected: numbers, texts, bytes, arrays, None, or what is Serializable\n"
+        f"  found:    {kind.__module__}.{kind.__qualname__}\n"
+        "  hint:     use dictionaries, lists and (named) tuples of such values, or derive its "
+        "class from stator.federated.Serializable"
+    )
+
+
+def _write(file: IO[bytes], data: bytes) -> None:
+    file.write(data)
+
+
+def _texts(array: Any, place: structure_utils.Path) -> list[list[Any]]:
+    """The elements of an array of texts, which the language has as bytes."""
+    found: list[list[Any]] = []
+    for element in array.reshape(-1).tolist():
+        if type(element) is str:
+            found.append(["str", element])
+        elif type(element) is bytes:
+            found.append(["bytes", element.hex()])
+        else:
+            raise TypeError(
+                f"{_name(place)} can't be written to a file\n"
+                "  expected: an array of numbers or texts\n"
+                f"  found:    one with an object of {type(element).__qualname__}"
+            )
+    return found
+
+
+def _extended(name: str) -> np.dtype[Any]:
+    """An element type of `ml_dtypes`."""
+    import ml_dtypes
+
+    found = getattr(ml_dtypes, name, None)
+    if not isinstance(found, type):
+        raise TypeError(f"arrays of the element type {name} can't be in a file.")
+    return np.dtype(found)
+
+
+def _value(entry: dict[str, Any], archive: zipfile.ZipFile) -> Any:
+    """The value that is listed."""
+    kind = entry["kind"]
+    if kind == "none":
+        return None
+    if kind in ("bool", "str"):
+        found = entry["value"]
+        if type(found).__name__ != kind:
+            raise ValueError(f"a {kind} is something else")
+        return found
+    if kind == "int":
+        return int(entry["value"], 16)
+    if kind == "float":
+        return float.fromhex(entry["value"])
+    if kind == "complex":
+        real, imag = map(float.fromhex, entry["value"])
+        return complex(real, imag)
+    if kind == "bytes":
+        return _member(archive, entry["member"])
+    if kind == "serializable":
+        return Written(str(entry["class"]), _member(archive, entry["member"]))
+    if kind not in ("array", "scalar"):
+        raise ValueError(f"it has a value of an unknown kind, {kind!r}")
+    array = _array_of_texts(entry) if "texts" in entry else _array(entry, archive)
+    return array[()] if kind == "scalar" else array
+
+
+def _array_of_texts(entry: dict[str, Any]) -> Any:
+    texts = [bytes.fromhex(text) if kind == "bytes" else str(text) for kind, text in entry["texts"]]
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return array.reshape(entry["shape"])
+
+
+def _array(entry: dict[str, Any], archive: zipfile.ZipFile) -> Any:
+    data = _member(archive, entry["member"])
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, is_fortran, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("an array holds objects")
+    left = len(data) - file.tell()
+    if math.prod(shape) * dtype.itemsize != left:
+        raise ValueError("an array is of another size than it says")
+    flat = np.frombuffer(data, dtype, count=math.prod(shape), offset=file.tell())
+    array = flat.reshape(shape, order="F" if is_fortran else "C").copy(order="K")
+    return array.view(_extended(entry["dtype"])) if "dtype" in entry else array
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """The bytes of a member; its checksum is looked at."""
+    info = archive.getinfo(name)
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ValueError("a member is compressed")
+    return archive.read(info)
