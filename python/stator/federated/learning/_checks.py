@@ -49,7 +49,7 @@ class Round(framework.ConcreteComputation):
         self._parts = computation, train, given, aggregator, clients
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        _, train, given, aggregator, clients = self._parts
+        _, _, _, aggregator, clients = self._parts
         named = {**dict(zip(("state", "rows"), args, strict=False)), **kwargs}
         rows = named.get("rows")
         # While it is traced as part of another computation, there are no rows.
@@ -58,12 +58,22 @@ class Round(framework.ConcreteComputation):
             if clients is not None:
                 _check_numbers([field(of, "client") for of in rows], clients)
         result = super().__call__(*args, **kwargs)
+        self.check_result(named, result)
+        return result
+
+    def check_result(self, named: Mapping[str, Any], result: Any) -> None:
+        """Raises `ClientError` if a result has weights that aren't finite. Contexts that give
+        references instead of results call it once there is one.
+
+        named: the arguments, by their names.
+        """
+        _, train, given, _, _ = self._parts
+        rows = named.get("rows")
         if not isinstance(result, tuple) or not isinstance(result[0], Mapping):
-            return result
+            return
         if isinstance(rows, (list, tuple)) and not is_finite(result[0]["weights"]):
             state = named["state"]
             raise _explained(state, rows, lambda of: train(*given(state, of))[0])
-        return result
 
     def __reduce__(self) -> Any:
         return Round, self._parts

@@ -140,15 +140,23 @@ class NativeFederatedContext(FederatedContext):
     async def _run(self, comp: Computation, arg: Any, caller: str) -> Any:
         try:
             arg = await _argument(arg)
-            if self._is_async:
-                return await self._ctx.invoke(comp, arg)
-            result = await asyncio.to_thread(self._ctx.invoke, comp, arg)
-            return await result if inspect.isawaitable(result) else result
+            result = await self._called(comp, arg)
+            # What a computation looks for in results, such as weights that aren't finite.
+            check = getattr(comp, "check_result", None)
+            if check is not None and isinstance(arg, Mapping):
+                await asyncio.to_thread(check, arg, result)
+            return result
         except Exception as error:
             # Where it is awaited may be far from where it was called.
             if caller not in getattr(error, "__notes__", ()):
                 error.add_note(caller)
             raise
+
+    async def _called(self, comp: Computation, arg: Any) -> Any:
+        if self._is_async:
+            return await self._ctx.invoke(comp, arg)
+        result = await asyncio.to_thread(self._ctx.invoke, comp, arg)
+        return await result if inspect.isawaitable(result) else result
 
 
 class _Leaf:
