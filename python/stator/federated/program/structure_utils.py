@@ -49,14 +49,14 @@ def map_structure(
 
     check_types: whether containers at a place must be of one class.
 
-    Raises `ValueError` if structures have other numbers of parts or other keys, or there are none;
-    `TypeError` if one has another container than the first one.
+    Raises `ValueError` if a structure has fewer or more parts than the first one, other keys, or a
+    value where that has a container, or if there is none; `TypeError` if it has another container.
     """
     if not structures:
         raise ValueError("`map_structure` takes at least one structure, and is given none.")
     if not callable(fn):
         raise TypeError(f"`fn` is to be a function, not {fn!r}.")
-    return _mapped(fn, structures[0], structures, (), check_types, ends=True)
+    return _mapped(fn, structures, (), check_types)
 
 
 def map_structure_up_to(
@@ -67,11 +67,12 @@ def map_structure_up_to(
     >>> map_structure_up_to([0, 0], sum, [[1, 2], [3]])
     [3, 3]
 
-    Raises as `map_structure` does.
+    Raises `ValueError` if a structure lacks something that the shallow one has, and `TypeError` if
+    it has a value where that has a container.
     """
     if not structures:
         raise ValueError("`map_structure_up_to` takes at least one structure, and is given none.")
-    return _mapped(fn, shallow_structure, structures, (), True, ends=False)
+    return _mapped_up_to(fn, shallow_structure, structures, ())
 
 
 def unflatten_as(structure: Structure[Any], flat_sequence: Sequence[Any]) -> Any:
@@ -155,54 +156,71 @@ def _filled(structure: Any, values: Iterator[Any]) -> Any:
 
 
 def _mapped(
-    fn: Callable[..., Any],
-    shallow: Any,
-    structures: Sequence[Any],
-    path: Path,
-    check_types: bool,
-    *,
-    ends: bool,
+    fn: Callable[..., Any], structures: Sequence[Any], path: Path, check_types: bool
 ) -> Any:
-    """`ends`: whether all structures have values where the shallow one has."""
-    parts = parts_of(shallow)
-    if parts is None:
-        for other in structures if ends else ():
-            if parts_of(other) is not None:
+    first = structures[0]
+    found = [parts_of(structure) for structure in structures]
+    for other, parts in zip(structures, found, strict=True):
+        if (parts is None) != (found[0] is None):
+            raise ValueError(
+                f"structures differ{_at(path)}: one has a {type(first).__name__}, another one "
+                f"a {type(other).__name__}."
+            )
+        if parts is not None and found[0] is not None:
+            if check_types and not _are_alike(first, other):
                 raise TypeError(
-                    f"structures differ{_at(path)}: one has a value, another one "
+                    f"structures differ{_at(path)}: one has a {type(first).__name__}, another one "
                     f"a {type(other).__name__}."
                 )
+            _check_keys(found[0], parts, path)
+    if found[0] is None:
         return fn(*structures)
-    found = [_same_parts(shallow, parts, other, path, check_types) for other in structures]
     made = []
-    for at, (key, part) in enumerate(parts):
-        below = [of[at] for of in found]
-        made.append((key, _mapped(fn, part, below, (*path, key), check_types, ends=ends)))
-    return rebuilt(shallow, made)
+    for at, (key, _) in enumerate(found[0]):
+        below = [parts[at][1] for parts in found if parts is not None]
+        made.append((key, _mapped(fn, below, (*path, key), check_types)))
+    return rebuilt(first, made)
 
 
-def _same_parts(
-    container: Any, parts: list[tuple[Any, Any]], other: Any, path: Path, check_types: bool
-) -> list[Any]:
-    """The parts of another container, which is like the first one."""
-    found = parts_of(other)
-    if found is None or (check_types and not _are_alike(container, other)):
-        raise TypeError(
-            f"structures differ{_at(path)}: one has a {type(container).__name__}, another one "
-            f"a {type(other).__name__}."
-        )
-    if len(found) != len(parts):
-        raise ValueError(
-            f"structures differ{_at(path)}: one has {len(parts)} parts, another one {len(found)}."
-        )
-    if isinstance(container, Mapping) and isinstance(other, Mapping):
-        keys = [key for key, _ in parts]
-        if keys != [key for key, _ in found]:
-            raise ValueError(
-                f"structures differ{_at(path)}: one has the keys {keys}, another one "
-                f"{[key for key, _ in found]}."
+def _mapped_up_to(
+    fn: Callable[..., Any], shallow: Any, structures: Sequence[Any], path: Path
+) -> Any:
+    parts = parts_of(shallow)
+    if parts is None:
+        return fn(*structures)
+    found = []
+    for other in structures:
+        below = parts_of(other)
+        if below is None:
+            raise TypeError(
+                f"structures differ{_at(path)}: one has a {type(shallow).__name__}, another one "
+                f"a {type(other).__name__}."
             )
-    return [part for _, part in found]
+        found.append(dict(below))
+        for key, _ in parts:
+            if key not in found[-1]:
+                raise ValueError(f"structures differ{_at(path)}: one has {key!r}, another one not.")
+    return rebuilt(
+        shallow,
+        [
+            (key, _mapped_up_to(fn, part, [of[key] for of in found], (*path, key)))
+            for key, part in parts
+        ],
+    )
+
+
+def _check_keys(
+    parts: Sequence[tuple[Any, Any]], others: Sequence[tuple[Any, Any]], path: Path
+) -> None:
+    keys, other = [key for key, _ in parts], [key for key, _ in others]
+    if len(keys) != len(other):
+        raise ValueError(
+            f"structures differ{_at(path)}: one has {len(keys)} parts, another one {len(other)}."
+        )
+    if keys != other:
+        raise ValueError(
+            f"structures differ{_at(path)}: one has the keys {keys}, another one {other}."
+        )
 
 
 def _are_alike(container: Any, other: Any) -> bool:
