@@ -7,6 +7,7 @@ file could bring: no pickle is written, and none is read.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
@@ -105,10 +106,12 @@ def read_archive(path: str | os.PathLike[str], of: str, hint: str) -> list[tuple
                 (tuple(_key(part) for part in entry["path"]), _value(entry, archive))
                 for entry in contents["values"]
             ]
-    except _DAMAGE as error:
-        raise CorruptedFileError(
-            os.fspath(path), str(error) or type(error).__name__, hint
-        ) from None
+    except (*_DAMAGE, OSError) as error:
+        # Places that no file has are damage, too.
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise
+        why = str(error) or type(error).__name__
+        raise CorruptedFileError(os.fspath(path), why, hint) from None
 
 
 def _part(key: Any, place: structure_utils.Path) -> Any:
