@@ -603,3 +603,20 @@ def test_wrong_classes_of_arguments() -> None:
     ):
         with pytest.raises(TypeError):
             make()
+
+
+def test_stopping_to_wait() -> None:
+    """The peer's cancels the computation for all that wait."""
+
+    def waited(side: Side) -> Any:
+        async def run() -> Any:
+            task = asyncio.ensure_future(asyncio.sleep(0.1, 5))
+            found = side.program.NativeValueReference(task, side.fl.TensorType(np.int32))
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(found.get_value(), 0.01)
+            return "cancelled" if task.cancelled() else await found.get_value()
+
+        return run()
+
+    assert outcome(waited, OURS) == ("gives", "5")
+    assert outcome(waited, THEIRS) == ("gives", "'cancelled'")

@@ -468,7 +468,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
     manager = program.FileProgramStateManager(tmp_path)
     run(manager.save(1, 1))
     with pytest.raises(program.ProgramStateExistsError):
-        manager._save(2, 1)
+        manager._save(program._archive.Archive(2, "program state"), 1)
     assert run(manager.load(1, 0)) == 1 and os.listdir(tmp_path) == ["program_state_1.npz"]
 
 

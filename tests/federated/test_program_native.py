@@ -399,3 +399,18 @@ def test_examples_of_docstrings(module: Any) -> None:
     names = {**vars(module), "asyncio": asyncio, "np": np, "CLIENTS": fl.CLIENTS}
     found = doctest.testmod(module, globs=names)
     assert found.attempted > 0 and found.failed == 0
+
+
+def test_what_is_saved_is_what_it_was_when_it_was_saved(tmp_path: Any) -> None:
+    iterator = program.ClientDataSource(Loaded(), INTS).iterator()
+    manager: Any = program.FileProgramStateManager(tmp_path)
+
+    async def main() -> Any:
+        saving = asyncio.create_task(manager.save(iterator, 1))
+        while not saving.done():
+            await asyncio.sleep(0)
+            # The program goes on meanwhile.
+            iterator.select(1)
+        return await manager.load(1, iterator)
+
+    assert run(main()).round_number == 0 < iterator.round_number

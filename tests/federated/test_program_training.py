@@ -130,7 +130,7 @@ def test_the_same_program_on_a_cluster(tmp_path: Path) -> None:
     expected, metrics, _ = training_program.run(tmp_path / "here", 3, LocalContext(exact=True))
     with RayContext(workers=2, exact=True) as context:
         found, told, _ = training_program.run(tmp_path / "cluster", 3, context)
-        several_at_once(context)
+        several_at_once(context, LocalContext(exact=True))
     same(found, expected)
     assert told == metrics and rows(tmp_path / "cluster") == rows(tmp_path / "here")
 

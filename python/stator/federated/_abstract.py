@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -58,6 +58,18 @@ class AsyncContext(abc.ABC):
     @abc.abstractmethod
     async def invoke(self, comp: Any, arg: Any) -> Any:
         """The result of `comp` for `arg`, which is None if it takes nothing."""
+
+
+class ChecksResult:
+    """A computation that looks at results. It does so itself where it is given one, and contexts
+    that give references have it do so once there is a result."""
+
+    def check_result(self, named: Mapping[str, Any], result: Any) -> None:
+        """Raises what calling it raises for such a result.
+
+        named: the arguments, by their names.
+        """
+        raise NotImplementedError
 
 
 class SymbolBindingContext(SyncContext):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stator.federated import framework
+from stator.federated._abstract import ChecksResult
 from stator.federated.aggregators import AggregationFactory
 
 
@@ -23,7 +24,7 @@ class ClientError(ValueError):
         self.client = client
 
 
-class Round(framework.ConcreteComputation):
+class Round(framework.ConcreteComputation, ChecksResult):
     """A round that raises `ClientError` rather than giving weights that aren't finite: a
     computation of a state and the clients' rows, whose first result is a state.
 
@@ -62,11 +63,7 @@ class Round(framework.ConcreteComputation):
         return result
 
     def check_result(self, named: Mapping[str, Any], result: Any) -> None:
-        """Raises `ClientError` if a result has weights that aren't finite. Contexts that give
-        references instead of results call it once there is one.
-
-        named: the arguments, by their names.
-        """
+        """Raises `ClientError` if a result has weights that aren't finite."""
         _, train, given, _, _ = self._parts
         rows = named.get("rows")
         if not isinstance(result, tuple) or not isinstance(result[0], Mapping):

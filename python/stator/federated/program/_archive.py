@@ -15,13 +15,16 @@ import os
 import struct
 import zipfile
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
 from stator.federated._abstract import Serializable
 from stator.federated._files import write_whole
 from stator.federated.program import structure_utils
+
+#: The name of a member of an archive, and what writes it.
+_Member: TypeAlias = tuple[str, Callable[[IO[bytes]], None]]
 
 _FORMAT = "stator.federated.program"
 _VERSION = 1
@@ -61,32 +64,47 @@ class Written:
         self.data = data
 
 
-def write_archive(
-    structure: Any, path: str | os.PathLike[str], of: str, *, exclusive: bool = False
-) -> None:
-    """Writes a structure to a file, whole or not at all.
+def as_it_is(structure: Any) -> Any:
+    """The structure with `Written` for what is `Serializable`: a program may go on with that while
+    references are awaited and the file is written."""
+    return structure_utils.map_structure(
+        lambda value: (
+            Written(type(value).__qualname__, value.to_bytes())
+            if isinstance(value, Serializable)
+            else value
+        ),
+        structure,
+    )
+
+
+class Archive:
+    """A structure that is to be written to a file, as `as_it_is` gives it.
 
     of: what it is, which is asked for when it is read.
 
-    Raises `TypeError` if something can't be written; `FileExistsError` if there is a file where
-    there must be none.
+    Raises `TypeError` if something can't be written.
     """
-    entries: list[dict[str, Any]] = []
-    members: list[tuple[str, Callable[[IO[bytes]], None]]] = []
-    for place, value in structure_utils.with_paths(structure):
-        entry = _entry(value, place, members)
-        entries.append({"path": [_part(key, place) for key in place], **entry})
-    contents = {"format": _FORMAT, "version": _VERSION, "of": of, "values": entries}
-    text = json.dumps(contents)
 
-    def write(file: IO[bytes]) -> None:
+    def __init__(self, structure: Any, of: str) -> None:
+        entries: list[dict[str, Any]] = []
+        self._members: list[_Member] = []
+        for place, value in structure_utils.with_paths(structure):
+            entry = _entry(value, place, self._members)
+            entries.append({"path": [_part(key, place) for key in place], **entry})
+        contents = {"format": _FORMAT, "version": _VERSION, "of": of, "values": entries}
+        self._contents = json.dumps(contents)
+
+    def write(self, path: str | os.PathLike[str], *, exclusive: bool = False) -> None:
+        """Writes the file, whole or not at all. Raises `FileExistsError` if there is one where
+        there must be none."""
+        write_whole(path, self._write, exclusive=exclusive)
+
+    def _write(self, file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr(zipfile.ZipInfo(_CONTENTS), text)
-            for name, write_member in members:
+            archive.writestr(zipfile.ZipInfo(_CONTENTS), self._contents)
+            for name, write_member in self._members:
                 with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
                     write_member(member)
-
-    write_whole(path, write, exclusive=exclusive)
 
 
 def read_archive(path: str | os.PathLike[str], of: str, hint: str) -> list[tuple[Any, Any]]:
@@ -137,7 +155,7 @@ def _name(place: structure_utils.Path) -> str:
 def _entry(
     value: Any,
     place: structure_utils.Path,
-    members: list[tuple[str, Callable[[IO[bytes]], None]]],
+    members: list[_Member],
 ) -> dict[str, Any]:
     """How a value is listed; what is large goes to a member."""
 
@@ -158,10 +176,9 @@ def _entry(
         return {"kind": "complex", "value": [value.real.hex(), value.imag.hex()]}
     if kind is bytes:
         return {"kind": "bytes", "member": add(".bin", lambda file: _write(file, value))}
-    if isinstance(value, Serializable):
-        data = value.to_bytes()
-        name = add(".bin", lambda file: _write(file, data))
-        return {"kind": "serializable", "class": kind.__qualname__, "member": name}
+    if isinstance(value, Written):
+        name = add(".bin", lambda file: _write(file, value.data))
+        return {"kind": "serializable", "class": value.name, "member": name}
     if isinstance(value, np.generic) or kind in (np.ndarray, np.memmap):
         array = np.asarray(value)
         found = {"kind": "scalar" if isinstance(value, np.generic) else "array"}

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from stator.federated._files import sync_directory
-from stator.federated.program._archive import Written, read_archive, write_archive
+from stator.federated.program._archive import Archive, Written, as_it_is, read_archive
 from stator.federated.program.release_manager import (
     ReleasableStructure,
     ReleasedValueNotFoundError,
@@ -52,8 +52,8 @@ class ArrayFileReleaseManager(ReleaseManager[ReleasableStructure, int | str]):
         """Writes a value. Raises `TypeError` if the key is neither an integer nor a text, or
         something in the value is neither a number, a text, bytes, an array nor `None`."""
         path = self._path(key)
-        found = await materialize_value(value)  # type: ignore[arg-type]
-        await asyncio.to_thread(write_archive, found, path, _KIND)
+        found = await materialize_value(as_it_is(value))
+        await asyncio.to_thread(Archive(found, _KIND).write, path)
 
     async def get_value(self, key: int | str) -> Any:
         """The value that was released: mappings as dictionaries, sequences as lists.

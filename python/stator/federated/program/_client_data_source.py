@@ -126,7 +126,7 @@ class ClientDataSource(FederatedDataSource):
         sampler: Any = None,
         seed: int = 0,
     ) -> None:
-        if not isinstance(federated_type, FederatedType) or federated_type.placement is not CLIENTS:
+        if not isinstance(federated_type, FederatedType) or federated_type.placement != CLIENTS:
             raise TypeError(
                 "`federated_type` is to be the type of what clients have\n"
                 "  expected: such as {int32*}@CLIENTS\n"

@@ -12,7 +12,7 @@ from typing import Any
 from stator.federated._abstract import Serializable
 from stator.federated._files import sync_directory, unfinished_name
 from stator.federated.program import structure_utils
-from stator.federated.program._archive import Written, read_archive, write_archive
+from stator.federated.program._archive import Archive, Written, as_it_is, read_archive
 from stator.federated.program.program_state_manager import (
     ProgramStateExistsError,
     ProgramStateManager,
@@ -100,8 +100,8 @@ class FileProgramStateManager(ProgramStateManager[ProgramStateStructure]):
         path = self._path(_checked(version))
         if path.exists():
             raise ProgramStateExistsError(version=version, path=str(path))
-        state = await materialize_value(program_state)  # type: ignore[arg-type]
-        await asyncio.to_thread(self._save, state, version)
+        state = await materialize_value(as_it_is(program_state))
+        await asyncio.to_thread(self._save, Archive(state, _KIND), version)
 
     async def remove(self, version: int) -> None:
         """Removes the state of a version. Raises `ProgramStateNotFoundError` if there is none."""
@@ -140,13 +140,13 @@ class FileProgramStateManager(ProgramStateManager[ProgramStateStructure]):
         ]
         return structure_utils.unflatten_as(structure, values)
 
-    def _save(self, state: Any, version: int) -> None:
+    def _save(self, state: Archive, version: int) -> None:
         path = self._path(version)
         self._root.mkdir(parents=True, exist_ok=True)
         with self._lock:
             self._saving.add(version)
         try:
-            write_archive(state, path, _KIND, exclusive=True)
+            state.write(path, exclusive=True)
         except FileExistsError:
             raise ProgramStateExistsError(version=version, path=str(path)) from None
         finally:

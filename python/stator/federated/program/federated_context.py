@@ -49,7 +49,7 @@ def contains_only_server_placed_data(type_signature: Any) -> bool:
     if isinstance(type_signature, StructType):
         return all(contains_only_server_placed_data(field) for _, field in type_signature.items())
     if isinstance(type_signature, FederatedType):
-        return type_signature.placement is SERVER and contains_only_server_placed_data(
+        return type_signature.placement == SERVER and contains_only_server_placed_data(
             type_signature.member
         )
     return isinstance(type_signature, (SequenceType, TensorType))

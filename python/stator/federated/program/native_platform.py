@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import inspect
 import os
 import sys
 from collections import OrderedDict, UserList, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from stator._stator import federated as _native
-from stator.federated._abstract import AsyncContext, Computation
+from stator.federated._abstract import AsyncContext, ChecksResult, Computation
 from stator.federated.program import structure_utils
 from stator.federated.program.federated_context import (
     ComputationArg,
@@ -83,10 +86,11 @@ class NativeValueReference(MaterializableValueReference):
 
 
 class NativeFederatedContext(FederatedContext):
-    """Has another context run computations, as many at a time as are called.
+    """Has another context run computations, several at a time.
 
     ctx: any context: `execution.LocalContext`, `ray.RayContext`, `framework.AsyncExecutionContext`,
         or one of your own. One whose `invoke` isn't awaited is called in threads.
+    threads: how many computations such a context runs at a time at most (not in the peer).
 
         context = program.NativeFederatedContext(execution.LocalContext())
         with framework.get_context_stack().install(context):
@@ -98,7 +102,7 @@ class NativeFederatedContext(FederatedContext):
     server.
     """
 
-    def __init__(self, ctx: Any) -> None:
+    def __init__(self, ctx: Any, *, threads: int = 16) -> None:
         if isinstance(ctx, FederatedContext) or not callable(getattr(ctx, "invoke", None)):
             raise TypeError(
                 "`ctx` is to be a context that runs computations\n"
@@ -107,6 +111,7 @@ class NativeFederatedContext(FederatedContext):
             )
         self._ctx = ctx
         self._is_async = isinstance(ctx, AsyncContext) or inspect.iscoroutinefunction(ctx.invoke)
+        self._pool = ThreadPoolExecutor(threads, "stator-program")
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def invoke(self, comp: Computation, arg: ComputationArg | None) -> Any:
@@ -141,10 +146,8 @@ class NativeFederatedContext(FederatedContext):
         try:
             arg = await _argument(arg)
             result = await self._called(comp, arg)
-            # What a computation looks for in results, such as weights that aren't finite.
-            check = getattr(comp, "check_result", None)
-            if check is not None and isinstance(arg, Mapping):
-                await asyncio.to_thread(check, arg, result)
+            if isinstance(comp, ChecksResult) and isinstance(arg, Mapping):
+                await self._in_thread(comp.check_result, arg, result)
             return result
         except Exception as error:
             # Where it is awaited may be far from where it was called.
@@ -155,8 +158,13 @@ class NativeFederatedContext(FederatedContext):
     async def _called(self, comp: Computation, arg: Any) -> Any:
         if self._is_async:
             return await self._ctx.invoke(comp, arg)
-        result = await asyncio.to_thread(self._ctx.invoke, comp, arg)
+        result = await self._in_thread(self._ctx.invoke, comp, arg)
         return await result if inspect.isawaitable(result) else result
+
+    async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        # As `asyncio.to_thread` does, whose threads have to be free for files.
+        call = functools.partial(contextvars.copy_context().run, function, *args)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
 
 class _Leaf:

@@ -6,6 +6,7 @@ import abc
 import asyncio
 import copy
 import datetime
+import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -119,9 +120,12 @@ class GroupingReleaseManager(ReleaseManager[ReleasableStructure, Key]):
         raised = [error for error in found if isinstance(error, BaseException)]
         if raised:
             for other in raised[1:]:
-                raised[0].add_note(
-                    f"Another release manager of the group raised {type(other).__name__}: {other}"
-                )
+                # Several may have awaited one reference.
+                if other is not raised[0]:
+                    raised[0].add_note(
+                        f"Another release manager of the group raised {type(other).__name__}: "
+                        f"{other}"
+                    )
             raise raised[0]
 
 
@@ -195,11 +199,13 @@ def _check_manager(found: Any) -> None:
 
 
 def _positive(value: Any, argument: str) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"`{argument}` is to be an integer, not {value!r}.")
-    if value < 1:
-        raise ValueError(f"`{argument}` is to be 1 or more, not {value}.")
-    return value
+    try:
+        found = operator.index(value)
+    except TypeError:
+        raise TypeError(f"`{argument}` is to be an integer, not {value!r}.") from None
+    if found < 1:
+        raise ValueError(f"`{argument}` is to be 1 or more, not {found}.")
+    return found
 
 
 _NOTHING = object()
