@@ -310,7 +310,9 @@ def test_clients_are_chosen_the_same_way_after_a_resumption() -> None:
 
 
 def test_samplers_choose() -> None:
-    learning = pytest.importorskip("stator.federated.learning", exc_type=ImportError)
+    pytest.importorskip("torch")
+    from stator.federated import learning
+
     sampler = learning.UniformSampler(5, 2, seed=1)
     source = program.ClientDataSource(Loaded(), INTS, sampler=sampler)
     iterator = source.iterator()
