@@ -73,6 +73,9 @@ def equal(found: Any, expected: Any) -> None:
             assert left.dtype == right.dtype and left.shape == right.shape
             if left.dtype.hasobject:
                 assert left.tolist() == right.tolist()
+            elif left.dtype.fields is not None:
+                # What is between fields is nobody's.
+                assert all(np.array_equal(left[name], right[name]) for name in left.dtype.fields)
             else:
                 assert left.tobytes() == right.tobytes()
         elif isinstance(left, float):
@@ -96,6 +99,8 @@ EVERYTHING = {
     "objects": np.array([[b"\0\xff", b""], [b"c", "ü"]], dtype=object),
     "time": np.array(["2026-01-01"], "datetime64[ns]"),
     "records": np.array([(1, 2.5)], [("a", np.int32), ("b", np.float64)]),
+    "aligned": np.zeros(2, np.dtype([("a", "u1"), ("b", "f8", (2, 2))], align=True)),
+    "record": np.array([(1, "x")], [("a", ">i8"), ("b", "U3")])[0],
     "own": [Counter(7), {"deep": Counter(8)}],
     "ordered": collections.OrderedDict(b=1, a=2),
     "integers as keys": {2: "b", 1: "a"},
@@ -151,6 +156,18 @@ def test_bfloat16(tmp_path: Path) -> None:
     state += [np.ones((2, 0), ml_dtypes.float8_e4m3fn)]
     run(manager.save(state, 0))
     equal(run(manager.load(0, [0, 0, 0])), state)
+
+
+def test_records_that_would_not_come_back_are_refused(tmp_path: Path) -> None:
+    manager = program.FileProgramStateManager(tmp_path)
+    kinds = [np.dtype("V4"), np.dtype([("\u4e2d", "i4")])]
+    kinds += [np.dtype([(f"a_field_with_a_long_name_{number}", "f4") for number in range(500)])]
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    kinds += [np.dtype([("a", ml_dtypes.bfloat16)])]
+    for kind in kinds:
+        with pytest.raises(TypeError, match="`state`"):
+            run(manager.save({"state": np.zeros(2, kind)}, 1))
+    assert os.listdir(tmp_path) == []
 
 
 def test_references_are_awaited(tmp_path: Path) -> None:

@@ -186,6 +186,20 @@ def test_errors_show_the_user_s_code_and_where_it_was_called() -> None:
     run(main())
 
 
+def test_an_iterator_that_ends_too_early_is_an_error() -> None:
+    def ended(x: Any) -> Any:
+        return next(iter(()))
+
+    broken = python_function(ended)
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="StopIteration") as caught:
+            await asyncio.wait_for(broken([1]).get_value(), 30)
+        assert isinstance(caught.value.__cause__, StopIteration)
+
+    run(main())
+
+
 def test_errors_that_nobody_waits_for_are_told(caplog: pytest.LogCaptureFixture) -> None:
     broken = python_function(failing)
 

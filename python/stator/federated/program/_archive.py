@@ -7,12 +7,14 @@ file could bring: no pickle is written, and none is read.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
 import math
 import os
 import struct
+import warnings
 import zipfile
 from collections.abc import Callable
 from typing import IO, Any, TypeAlias
@@ -184,9 +186,8 @@ def _entry(
         found = {"kind": "scalar" if isinstance(value, np.generic) else "array"}
         if array.dtype.hasobject:
             return {**found, "texts": _texts(array, place), "shape": list(array.shape)}
-        if array.dtype.kind == "V" and array.dtype.fields is None:
-            # Element types of `ml_dtypes`, such as bfloat16, which NumPy's format doesn't know.
-            found["dtype"] = _extended(array.dtype.name).name
+        if array.dtype.kind == "V" and (extended := _extended_name(array.dtype, place)):
+            found["dtype"] = extended
             array = array.view(f"u{array.dtype.itemsize}")
         name = add(".npy", lambda file: np.lib.format.write_array(file, array, allow_pickle=False))
         return {**found, "member": name}
@@ -220,13 +221,35 @@ def _texts(array: Any, place: structure_utils.Path) -> list[list[Any]]:
     return found
 
 
+def _extended_name(dtype: np.dtype[Any], place: structure_utils.Path) -> str | None:
+    """The name of an element type of `ml_dtypes`, such as bfloat16, which NumPy's format doesn't
+    know; `None` of one of records."""
+    if dtype.fields is None:
+        with contextlib.suppress(ImportError, ValueError):
+            if _extended(dtype.name) == dtype:
+                return dtype.name
+    else:
+        # Not all of them are read as they were written.
+        file = io.BytesIO()
+        with contextlib.suppress(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            np.lib.format.write_array(file, np.empty(0, dtype), allow_pickle=False)
+            if _parsed(file.getvalue()).dtype == dtype:
+                return None
+    raise TypeError(
+        f"{_name(place)} can't be written to a file\n"
+        "  expected: an array of numbers or texts\n"
+        f"  found:    an array of {dtype}"
+    )
+
+
 def _extended(name: str) -> np.dtype[Any]:
     """An element type of `ml_dtypes`."""
     import ml_dtypes
 
     found = getattr(ml_dtypes, name, None)
     if not isinstance(found, type):
-        raise TypeError(f"arrays of the element type {name} can't be in a file.")
+        raise ValueError(f"it has an array of an unknown element type, {name}")
     return np.dtype(found)
 
 
@@ -264,24 +287,31 @@ def _array_of_texts(entry: dict[str, Any]) -> Any:
     return array.reshape(entry["shape"])
 
 
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
 def _array(entry: dict[str, Any], archive: zipfile.ZipFile) -> Any:
-    data = _member(archive, entry["member"])
+    array = _parsed(_member(archive, entry["member"]))
+    return array.view(_extended(entry["dtype"])) if "dtype" in entry else array
+
+
+def _parsed(data: bytes) -> np.ndarray[Any, Any]:
+    """The array in NumPy's format."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
-    read = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
-    shape, is_fortran, dtype = read(file)
+    if version not in _HEADERS:
+        raise ValueError(f"an array's format is of version {version}")
+    shape, is_fortran, dtype = _HEADERS[version](file)
     if dtype.hasobject:
         raise ValueError("an array holds objects")
     left = len(data) - file.tell()
     if math.prod(shape) * dtype.itemsize != left:
         raise ValueError("an array is of another size than it says")
     flat = np.frombuffer(data, dtype, count=math.prod(shape), offset=file.tell())
-    array = flat.reshape(shape, order="F" if is_fortran else "C").copy(order="K")
-    return array.view(_extended(entry["dtype"])) if "dtype" in entry else array
+    return flat.reshape(shape, order="F" if is_fortran else "C").copy(order="K")
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:

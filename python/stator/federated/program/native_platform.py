@@ -163,8 +163,16 @@ class NativeFederatedContext(FederatedContext):
 
     async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
         # As `asyncio.to_thread` does, whose threads have to be free for files.
-        call = functools.partial(contextvars.copy_context().run, function, *args)
+        call = functools.partial(contextvars.copy_context().run, _held, function, *args)
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+
+def _held(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function gives. A future holds no `StopIteration`, and would never be done."""
+    try:
+        return function(*args)
+    except StopIteration as error:
+        raise RuntimeError("the computation raised StopIteration") from error
 
 
 class _Leaf:
