@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import itertools
 import os
 import re
 import struct
@@ -240,7 +241,7 @@ class _Walk:
             self.visit(f"{path}()", value())
         elif isinstance(value, Iterator):
             self.lines.append(head)
-            self._sequence(path, value)
+            self._sequence(path, itertools.islice(value, 64))  # it may be endless
         else:
             self._object(path, head, value)
 

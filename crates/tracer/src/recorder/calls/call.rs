@@ -440,10 +440,38 @@ impl Recorder {
         }
         let is_plain =
             matches!(class, Class::Operation(_) | Class::GraphBreak | Class::IsCompiling);
-        if !is_plain && (self.meets_symbols() || self.folds_generator(call)) {
-            return self.symbolic_call(class, call);
+        let known = || {
+            if let Some(result) = self.ordered_by_key(call) {
+                return result;
+            }
+            if !is_plain && (self.meets_symbols() || self.folds_generator(call)) {
+                return self.symbolic_call(class, call);
+            }
+            self.call_known(class, call)
+        };
+        if matches!(class, Class::Transparent | Class::Model(Model::ContainerWrite))
+            && self.may_ask_within(call)
+        {
+            return self.with_way_around(call.frame, known);
         }
-        self.call_known(class, call)
+        known()
+    }
+
+    /// Whether C code may be in the middle of a call where data decides: it runs a generator, calls a function of the
+    /// program's, or asks tensors.
+    fn may_ask_within(&self, call: Call<'_, '_>) -> bool {
+        let Call { callable, args, .. } = call;
+        let is_lazy = || heap::is_named(callable, &["map", "zip", "enumerate", "filter", "reversed"]);
+        let moves = self.functions.traits(callable).has(Traits::MOVES);
+        let may_ask = |arg: Borrowed<'_, '_>| match self.kind(arg) {
+            Kind::Function | Kind::Method | Kind::Partial | Kind::Iterator => true,
+            Kind::List | Kind::Tuple if !moves => {
+                let first = heap::children(arg).into_iter().next();
+                first.is_some_and(|first| self.kind(first.as_borrowed()) == Kind::Tensor)
+            }
+            _ => ops::is_generator(&arg.to_owned()),
+        };
+        self.session.takes_steps() && args.iter().any(|arg| may_ask(*arg)) && !is_lazy()
     }
 
     /// A call that is given scalars or arrays of NumPy's, with Python's numbers or rows in their place.

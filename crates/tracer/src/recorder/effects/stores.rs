@@ -11,7 +11,7 @@ use stator_evaluator::Role;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Ends, Operations};
+use crate::recorder::notes::above::{Arguments, Ends, Operations};
 use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Descriptor, Kind};
@@ -196,6 +196,18 @@ impl Recorder {
         ops::store_cell(cell, value);
     }
 
+    /// Whether a tensor that is given the data of another one has the sizes that it is known by: those that are symbols
+    /// have to be the same ones.
+    fn keeps_sizes(&self, owner: Borrowed<'_, '_>, value: Borrowed<'_, '_>) -> bool {
+        if !self.has_symbols() {
+            return true;
+        }
+        let mut state = self.state.borrow_mut();
+        // The sizes of an outside tensor are known once it's an input.
+        [owner, value].into_iter().all(|tensor| state.graph_arg(tensor).is_ok())
+            && state.symbolic_sizes(owner) == state.symbolic_sizes(value)
+    }
+
     /// `STORE_ATTR` and `DELETE_ATTR` of a tensor.
     pub(in crate::recorder) fn set_tensor_attr<'py>(
         &self,
@@ -221,7 +233,7 @@ impl Recorder {
             _ => "",
         };
         // Other data may have other sizes than those that were taken for symbols.
-        let known = text != "data" || !self.has_symbols();
+        let known = text != "data" || value.is_some_and(|value| self.keeps_sizes(owner, value));
         let setter = descriptor.getattr(setter).ok().filter(|_| known);
         let Some(setter) = setter else {
             let text = format!("attribute {text} of a {}", heap::type_name(owner));

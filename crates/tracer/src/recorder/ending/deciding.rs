@@ -12,6 +12,9 @@
 //! An operation on numbers may ask several times, and each number again: `lr / (1 - beta ** step)` for all parameters. Where
 //! a replay has done nothing since the last exit but read numbers and compute with them, a question leaves by that one: plain Python
 //! does the same again from there. What a program writes to objects in between it hasn't done at that exit, so it's written then.
+//!
+//! C code can't be left in the middle: `any(...)` over a generator, `sorted(key=...)`. So before its instruction an exit is made, and all that
+//! is asked while it runs leaves by that one ([`Around`]), as long as replays do nothing meanwhile that can't be done again.
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -20,14 +23,15 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::Object;
 use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, ops};
-use stator_graph::{Arg, NodeId, NodeKind, StackId, Target, Value};
+use stator_graph::{Arg, Graph, NodeId, NodeKind, StackId, Target, Value};
 
 use super::outcome::{End, Finish, Made, Standing};
 use crate::breaks::Reason;
+use crate::raises::NodeCall;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Decides, Ends};
 use crate::recorder::notes::copies::Memo;
-use crate::recorder::notes::exits::{Asks, Last};
+use crate::recorder::notes::exits::{Around, Asks, Last};
 use crate::recorder::notes::state::{State, Stop};
 use crate::resume::point::handled_beyond;
 use crate::trace::Exit;
@@ -62,7 +66,13 @@ impl Decides for Recorder {
         native: impl FnOnce() -> Result<bool>,
     ) -> Option<Result<bool>> {
         let asks = self.asks_more(asks);
-        let Prepared { exit, outputs, asked } = self.prepare(frame, asks, asked)?;
+        let is_around = self.is_within_around();
+        let prepared = if is_around {
+            self.prepare_around(frame, asked)
+        } else {
+            self.prepare(frame, asks, asked)
+        };
+        let Prepared { exit, outputs, asked } = prepared?;
         let answer = match native() {
             Ok(answer) => answer,
             Err(raised) => {
@@ -71,7 +81,9 @@ impl Decides for Recorder {
             }
         };
         // To ask changes nothing: the instruction is as before, for who asks more.
-        self.baseline.set(ops::executed());
+        if !is_around {
+            self.baseline.set(ops::executed());
+        }
         self.note(frame, |state| {
             let stack = state.place(frame);
             let args: SmallVec<[Arg; 8]> =
@@ -79,9 +91,18 @@ impl Decides for Recorder {
             let node = state.graph.call(Target::Decide, &args, stack);
             state.graph.set_value(node, Value::Nothing);
             state.exits.outputs += args.len();
-            let is_counted = asks == Asks::Program && !state.is_near(asked);
+            // What leaves as an earlier one does counts as one with it.
+            let is_counted =
+                asks == Asks::Program && !(is_around && exit.is_none()) && !state.is_near(asked);
             state.exits.questions += usize::from(is_counted);
             let nodes = state.graph.len();
+            if let Some(around) = state.exits.around.as_mut().filter(|_| is_around) {
+                if let Some(exit) = exit {
+                    state.exits.made.push(exit);
+                    around.outputs = [Arg::Node(node)].into_iter().collect();
+                }
+                return Ok(());
+            }
             match exit {
                 Some(exit) => {
                     state.exits.made.push(exit);
@@ -104,6 +125,83 @@ impl Recorder {
         let last = self.state.try_borrow().ok().and_then(|state| asked(&state));
         let is_same = last == Some(self.tally.counted());
         if asks == Asks::Program && is_same { Asks::Operation } else { asks }
+    }
+
+    /// Runs C code for the current instruction. What is asked meanwhile leaves the trace before it.
+    pub(in crate::recorder) fn with_way_around<T>(
+        &self,
+        frame: &Frame<'_>,
+        run: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if self.is_within_around() {
+            return run();
+        }
+        let before = self.state.try_borrow().ok().map(|state| state.exits.lengths());
+        let prepared = self.prepare(frame, Asks::Program, |_| Ok(Arg::NONE));
+        let is_ready = match (prepared, before, self.state.try_borrow_mut()) {
+            (Some(Prepared { exit: exit @ Some(_), outputs, .. }), Some(before), Ok(mut state)) => {
+                let nodes = state.graph.len();
+                let frame = frame.id();
+                state.exits.around = Some(Around { frame, exit, outputs, nodes, before });
+                true
+            }
+            _ => false,
+        };
+        let result = run();
+        if is_ready && let Ok(mut state) = self.state.try_borrow_mut() {
+            state.exits.end_around();
+        }
+        result
+    }
+
+    fn is_within_around(&self) -> bool {
+        self.state.try_borrow().is_ok_and(|state| state.exits.around.is_some())
+    }
+
+    /// Whether C code of the instruction with the way around is all that waits for `frame`, whose instruction is untouched:
+    /// so that C code, and no other, is given what the frame returns.
+    pub(in crate::recorder) fn is_called_around(&self, frame: &Frame<'_>) -> bool {
+        let Ok(mut state) = self.state.try_borrow_mut() else { return false };
+        let Some(caller) = state.exits.around.as_ref().map(|around| around.frame) else {
+            return false;
+        };
+        let active = state.frames.active();
+        let waits = |id: usize| id == caller || self.collecting.borrow().contains(&id);
+        ops::executed() == self.baseline.get()
+            && self.consumer.get() == caller
+            && active.last().is_some_and(|active| active.id == frame.id() && active.id != caller)
+            && active.windows(2).all(|pair| pair[1].is_direct || waits(pair[0].id))
+            && state.can_leave_around()
+    }
+
+    /// As [`Recorder::prepare`], of what is asked while such C code runs.
+    fn prepare_around(
+        &self,
+        frame: &Frame<'_>,
+        asked: impl FnOnce(&mut State) -> std::result::Result<Arg, Stop>,
+    ) -> Option<Prepared> {
+        if self.stopped.get() {
+            return None;
+        }
+        let can_leave = |state: &mut State| {
+            state.may_decide(Asks::Operation) && state.can_leave_around()
+        };
+        if !can_leave(&mut *self.state.try_borrow_mut().ok()?) {
+            return None;
+        }
+        let asked = self.note(frame, asked)?;
+        let mut state = self.state.try_borrow_mut().ok()?;
+        if !can_leave(&mut state) {
+            return None;
+        }
+        let around = state.exits.around.as_mut()?;
+        let (exit, outputs) = (around.exit.take(), around.outputs.clone());
+        if let (None, [Arg::Node(decision)]) = (&exit, &outputs[..]) {
+            // Others read what it needs from it.
+            let decision = *decision;
+            state.graph.set_value(decision, Value::Unknown);
+        }
+        Some(Prepared { exit, outputs, asked })
     }
 
     /// The way out for what an operation may raise, the current instruction's.
@@ -165,8 +263,9 @@ impl State {
         let length = self.graph.len();
         let last = self.exits.last.as_mut()?;
         let is_repeatable = |at: usize| {
-            let node = self.graph.node(NodeId::new(at));
-            matches!(node.value, Value::Float | Value::Integer)
+            let id = NodeId::new(at);
+            let node = self.graph.node(id);
+            matches!(node.value, Value::Float | Value::Integer) && is_idle(&self.graph, id)
                 || matches!(node.kind, NodeKind::Placeholder { .. })
         };
         if !(last.nodes..length).all(is_repeatable) {
@@ -177,6 +276,21 @@ impl State {
         // Others read what it needs from it.
         self.graph.set_value(decision, Value::Unknown);
         Some(decision)
+    }
+
+    /// Whether plain Python can do again what a replay has done since it would have left by the way around C code.
+    fn can_leave_around(&mut self) -> bool {
+        if self.enclosed.is_on() {
+            return false;
+        }
+        let length = self.graph.len();
+        let Some(around) = self.exits.around.as_mut() else { return false };
+        let is_repeatable =
+            (around.nodes..length).all(|at| is_idle(&self.graph, NodeId::new(at)));
+        if is_repeatable {
+            around.nodes = length;
+        }
+        is_repeatable
     }
 
     /// Whether few nodes lead to what is asked, from an input of which little was asked so far.
@@ -267,4 +381,11 @@ impl State {
         let exit = Exit { ending, ending_last, effects, emissions, left, nodes };
         Ok((exit, outputs.nodes().iter().copied().collect()))
     }
+}
+
+/// Whether nobody can tell that a node was executed twice. No operator writes to a number.
+fn is_idle(graph: &Graph, id: NodeId) -> bool {
+    let Some(call) = NodeCall::of(graph, id) else { return true };
+    let is_number = matches!(graph.node(id).value, Value::Float | Value::Integer);
+    is_number && matches!(call.target, Target::Operator(_)) || call.is_idle()
 }

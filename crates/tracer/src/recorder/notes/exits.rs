@@ -1,8 +1,9 @@
 //! The ways out of a trace's middle.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use stator_cpython::object::Borrowed;
-use stator_graph::NodeId;
+use stator_graph::{Arg, NodeId};
 use stator_guards::SourceId;
 
 use super::heap;
@@ -29,6 +30,8 @@ pub(in crate::recorder) enum Asks {
 pub struct Exits {
     pub(in crate::recorder) made: Vec<Exit>,
     pub(in crate::recorder) last: Option<Last>,
+    /// The one before the instruction that C code runs for, where that calls back.
+    pub(in crate::recorder) around: Option<Around>,
     pub(in crate::recorder) recipes: Recipes,
     /// How many questions of the program's own are among them.
     pub(in crate::recorder) questions: usize,
@@ -55,6 +58,24 @@ impl Exits {
         self.questions >= QUESTIONS
     }
 
+    /// How many recipes and sources there are.
+    pub(in crate::recorder) fn lengths(&self) -> (usize, usize) {
+        (self.recipes.len(), self.sources.len())
+    }
+
+    /// The C code has ended. Where it asked nothing, its exit was none.
+    pub(in crate::recorder) fn end_around(&mut self) {
+        let Some(around) = self.around.take() else { return };
+        if around.exit.is_some() {
+            let (recipes, sources) = around.before;
+            self.recipes.truncate(recipes);
+            self.lists.retain(|_, (recipe, _)| recipe.index() < recipes);
+            for source in self.sources.drain(sources..) {
+                self.positions.remove(&source);
+            }
+        }
+    }
+
     /// Where among the sources that are resolved one stands.
     pub fn resolved(&mut self, source: SourceId) -> u32 {
         let sources = &mut self.sources;
@@ -79,6 +100,20 @@ impl Exits {
     pub fn into_parts(self) -> (Vec<Exit>, Recipes, Vec<SourceId>) {
         (self.made, self.recipes, self.sources)
     }
+}
+
+/// The way out around C code that calls back or asks (`any(...)`, `sorted(key=...)`): before its instruction.
+pub(in crate::recorder) struct Around {
+    /// The frame of that instruction.
+    pub(in crate::recorder) frame: usize,
+    /// Until something has been asked.
+    pub(in crate::recorder) exit: Option<Exit>,
+    /// The nodes that the exit needs; then the first decision that leaves by it.
+    pub(in crate::recorder) outputs: SmallVec<[Arg; 8]>,
+    /// How many nodes of the graph are known to do nothing that can't be done again from there.
+    pub(in crate::recorder) nodes: usize,
+    /// How many recipes and sources there were before it.
+    pub(in crate::recorder) before: (usize, usize),
 }
 
 /// The decision that an exit was made for last.

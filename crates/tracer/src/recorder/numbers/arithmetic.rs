@@ -585,7 +585,7 @@ impl State {
     }
 
     /// The numbers in an object, those that its texts spell among them.
-    pub(super) fn numbers_in(
+    pub(in crate::recorder) fn numbers_in(
         &mut self,
         object: Borrowed<'_, '_>,
         depth: usize,

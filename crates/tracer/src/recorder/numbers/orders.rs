@@ -218,6 +218,6 @@ fn single_name(names: Option<Borrowed<'_, '_>>) -> Option<&'static str> {
 }
 
 /// `True` or `False`.
-fn known_flag(flag: Borrowed<'_, '_>) -> Option<bool> {
+pub(in crate::recorder) fn known_flag(flag: Borrowed<'_, '_>) -> Option<bool> {
     flag.cast_exact::<PyBool>().ok().map(|flag| flag.is_true())
 }

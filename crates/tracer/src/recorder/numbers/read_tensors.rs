@@ -27,7 +27,7 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, State};
 
 /// Longer lists aren't carried number by number.
-pub(super) const LONGEST: i64 = 64;
+pub(in crate::recorder) const LONGEST: i64 = 64;
 
 /// `c10::ScalarType::Bool`.
 const BOOL: i32 = 11;
@@ -172,7 +172,10 @@ impl Recorder {
     /// (`max(..., key=float)`), reads them.
     pub(in crate::recorder) fn may_read(&self, frame: &Frame<'_>) -> bool {
         self.session.takes_steps()
-            && (self.is_untouched(frame) || self.is_collected(frame) || self.is_enclosed(frame))
+            && (self.is_untouched(frame)
+                || self.is_collected(frame)
+                || self.is_enclosed(frame)
+                || self.is_called_around(frame))
     }
 
     /// An object that has integers where this one has tensors with one: numbers that are carried. `None`: not all can be,

@@ -124,6 +124,7 @@ impl State {
             let last = last_part(&name);
             // A user's function does what it likes.
             lost = name.starts_with('(')
+                || name.contains(".data.__")
                 || listed(RESTRIDING, last)
                 || self.graph.keywords(keywords).iter().any(|name| self.graph.text(*name) == "out");
         }
