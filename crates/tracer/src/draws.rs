@@ -56,13 +56,14 @@ impl Draws {
         let _ = state.write(before.generator.as_borrowed());
     }
 
-    /// Gives back what was drawn when the graph had more nodes than these. If another thread has drawn since, it has
-    /// what comes behind.
-    pub fn keep(&self, before: &Before<'_>, nodes: usize) {
+    /// Gives back all but the first draws. If another thread has drawn since, it has what comes behind.
+    pub fn keep(&self, before: &Before<'_>, count: usize) {
         let generator = before.generator.as_borrowed();
         let drawn = self.behind(before, Some(usize::MAX));
         if Twister::of(generator).as_ref() == Some(&drawn) {
-            let _ = self.behind(before, Some(nodes)).write(generator);
+            let mut state = before.state.clone();
+            state.skip(self.made[..count].iter().map(|(_, words)| words).sum());
+            let _ = state.write(generator);
         }
     }
 

@@ -415,11 +415,6 @@ impl Recipes {
         RecipeId(u32::try_from(self.recipes.len() - 1).expect("recipes fit into 32 bits"))
     }
 
-    /// Drops all but the first ones, which don't speak of the others.
-    pub fn truncate(&mut self, length: usize) {
-        self.recipes.truncate(length);
-    }
-
     /// A recipe that will be said later, for an object that may hold itself.
     pub fn reserve(&mut self) -> RecipeId {
         self.push(Recipe::Tuple(Box::default()))

@@ -509,7 +509,9 @@ BEST = {"acc": 0.0, "epoch": -1}
 def best_epoch(logits: Tensor, y: Tensor) -> Any:
     pred = logits.argmax(1)
     acc = (pred == y).float().mean().item()
-    per = {c: ((pred == y) & (y == c)).sum().item() / max(1, (y == c).sum().item()) for c in range(3)}
+    per = {
+        c: ((pred == y) & (y == c)).sum().item() / max(1, (y == c).sum().item()) for c in range(3)
+    }
     if acc > BEST["acc"]:
         BEST.update(acc=acc, epoch=BEST["epoch"] + 1)
     return per, max(per.values()), BEST["acc"] >= acc

@@ -385,7 +385,7 @@ impl Entry {
         done.running = None;
         let before = done.ran.as_ref().and_then(|ran| ran.drawn.as_ref());
         if let (Some(draws), Some(before)) = (&self.traced.draws, before) {
-            draws.keep(before, self.traced.exits[exit as usize].nodes);
+            draws.keep(before, self.traced.exits[exit as usize].draws);
         }
         Ran { outputs, left: Some(exit), error }
     }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use stator_guards::ObjectId;
 
-use super::{Instance, Items, Recipe, RecipeId};
+use super::{Instance, Items, Recipe, RecipeId, Recipes};
 
 /// Other recipes, and objects of the tracer's table.
 #[derive(Debug, Default)]
@@ -12,6 +12,13 @@ pub struct Parts {
     pub recipes: SmallVec<[RecipeId; 8]>,
     /// The objects.
     pub objects: SmallVec<[ObjectId; 4]>,
+}
+
+impl Recipes {
+    /// Drops all but the first ones, which don't speak of the others.
+    pub fn truncate(&mut self, length: usize) {
+        self.recipes.truncate(length);
+    }
 }
 
 impl Recipe {

@@ -205,8 +205,8 @@ pub struct Exit {
     pub emissions: Vec<Emission>,
     /// As [`Traced::left`].
     pub left: Box<[Box<[u32]>]>,
-    /// How many nodes the graph had: what is drawn of random numbers behind them isn't drawn.
-    pub nodes: usize,
+    /// How many random numbers were drawn before: the others aren't.
+    pub draws: usize,
 }
 
 /// What a replay makes and writes where it leaves a trace.

@@ -103,9 +103,8 @@ impl Recorder {
     }
 
     fn kind_of_key(&self, key: Borrowed<'_, '_>) -> Key {
-        let is_single = |info: tensor::TensorInfo| {
-            info.is_plain() && info.sizes.iter().all(|size| *size == 1)
-        };
+        let is_single =
+            |info: tensor::TensorInfo| info.is_plain() && info.sizes.iter().all(|size| *size == 1);
         if self.kind(key) == Kind::Tensor {
             return if tensor::info(key).is_some_and(is_single) { Key::Number } else { Key::Other };
         }

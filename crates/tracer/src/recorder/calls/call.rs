@@ -440,55 +440,7 @@ impl Recorder {
         }
         let is_plain =
             matches!(class, Class::Operation(_) | Class::GraphBreak | Class::IsCompiling);
-        let known = |consumes: bool| {
-            if let Some(result) = self.ordered_by_key(call) {
-                return result;
-            }
-            if !is_plain && (self.meets_symbols() || self.folds_generator(call)) {
-                return self.symbolic_call(class, call);
-            }
-            let _consuming = consumes.then(|| self.consuming(call.frame));
-            self.call_known(class, call)
-        };
-        if self.may_ask_within(class, call) {
-            let moves = self.functions.traits(call.callable).has(Traits::MOVES);
-            return self.with_way_around(call.frame, || known(!moves));
-        }
-        known(false)
-    }
-
-    /// Whether C code may be in the middle of a call where data decides: it runs a generator, calls a function of the
-    /// program's, or asks tensors.
-    fn may_ask_within(&self, class: &Class, call: Call<'_, '_>) -> bool {
-        let Call { callable, args, .. } = call;
-        let args = match class {
-            Class::Transparent | Class::Model(Model::Next) => args,
-            Class::Model(Model::ContainerWrite) => args.get(1..).unwrap_or_default(),
-            _ => return false,
-        };
-        if args.is_empty() || !self.session.takes_steps() {
-            return false;
-        }
-        let is_lazy =
-            || heap::is_named(callable, &["map", "zip", "enumerate", "filter", "reversed"]);
-        let compares = matches!(class, Class::Transparent)
-            && !self.functions.traits(callable).has(Traits::MOVES);
-        let mut state = self.state.borrow_mut();
-        // Nobody reads a container for that.
-        let mut may_ask = |arg: Borrowed<'_, '_>| match state.kind_alone(arg) {
-            Kind::Function | Kind::Method | Kind::Partial => true,
-            Kind::List | Kind::Tuple if compares => {
-                let first = heap::children(arg).into_iter().next();
-                first.is_some_and(|first| state.kind_alone(first.as_borrowed()) == Kind::Tensor)
-            }
-            Kind::Iterator => {
-                let runs = ops::is_generator(&arg.to_owned())
-                    || !matches!(class, Class::Model(Model::Next));
-                runs && state.source(arg).is_none()
-            }
-            _ => false,
-        };
-        args.iter().any(|arg| may_ask(*arg)) && !is_lazy()
+        if is_plain { self.call_known(class, call) } else { self.call_asking(class, call) }
     }
 
     /// A call that is given scalars or arrays of NumPy's, with Python's numbers or rows in their place.

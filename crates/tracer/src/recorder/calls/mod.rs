@@ -3,11 +3,12 @@
 //! `call` finds the Python function that a call ends in, which is traced as any frame, or the row of a C
 //! function. `builtins` and `models` are the C functions that read or write objects, `construction` and
 //! `special` the methods that CPython's C code calls, `module_calls` the known stretch of
-//! `nn.Module.__call__`, `by_keys` puts things in order by a function of the program's, `symbolic` are calls that are given symbolic numbers, `programs` those that tensor programs take otherwise. A C function without a row ends the trace before it.
+//! `nn.Module.__call__`, `asking` are those in whose middle data may decide, `by_keys` puts things in order by a function of the program's, `symbolic` are calls that are given symbolic numbers, `programs` those that tensor programs take otherwise. A C function without a row ends the trace before it.
 //!
 //! May touch: reads, for what a function looks at; effects, for what it writes; operations and numbers, for
 //! what it computes.
 
+mod asking;
 pub(super) mod autograd_functions;
 pub(super) mod builtins;
 mod by_keys;

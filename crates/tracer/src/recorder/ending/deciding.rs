@@ -183,9 +183,8 @@ impl Recorder {
         if self.stopped.get() {
             return None;
         }
-        let can_leave = |state: &mut State| {
-            state.may_decide(Asks::Operation) && state.can_leave_around()
-        };
+        let can_leave =
+            |state: &mut State| state.may_decide(Asks::Operation) && state.can_leave_around();
         if !can_leave(&mut *self.state.try_borrow_mut().ok()?) {
             return None;
         }
@@ -285,8 +284,7 @@ impl State {
         }
         let length = self.graph.len();
         let Some(around) = self.exits.around.as_mut() else { return false };
-        let is_repeatable =
-            (around.nodes..length).all(|at| is_idle(&self.graph, NodeId::new(at)));
+        let is_repeatable = (around.nodes..length).all(|at| is_idle(&self.graph, NodeId::new(at)));
         if is_repeatable {
             around.nodes = length;
         }
@@ -377,8 +375,8 @@ impl State {
             }
             return Err(stop);
         }
-        let nodes = self.graph.len();
-        let exit = Exit { ending, ending_last, effects, emissions, left, nodes };
+        let draws = self.claims.draws.as_ref().map_or(0, |(_, draws)| draws.made.len());
+        let exit = Exit { ending, ending_last, effects, emissions, left, draws };
         Ok((exit, outputs.nodes().iter().copied().collect()))
     }
 }

@@ -1,0 +1,70 @@
+//! C code that may ask tensors, run a generator or call a function of the program's: a way out is made before it
+//! (`ending/deciding.rs`).
+
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, ops};
+
+use crate::functions::{Class, Model, Traits};
+use crate::recorder::Recorder;
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+
+impl Recorder {
+    /// Calls a function of the table that is no operation of PyTorch's.
+    pub(super) fn call_asking<'py>(
+        &self,
+        class: &Class,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let known = |consumes: bool| {
+            if let Some(result) = self.ordered_by_key(call) {
+                return result;
+            }
+            if self.meets_symbols() || self.folds_generator(call) {
+                return self.symbolic_call(class, call);
+            }
+            let _consuming = consumes.then(|| self.consuming(call.frame));
+            self.call_known(class, call)
+        };
+        if self.may_ask_within(class, call) {
+            let moves = self.functions.traits(call.callable).has(Traits::MOVES);
+            return self.with_way_around(call.frame, || known(!moves));
+        }
+        known(false)
+    }
+
+    /// Whether C code may be in the middle of a call where data decides: it runs a generator, calls a function of the
+    /// program's, or asks tensors.
+    fn may_ask_within(&self, class: &Class, call: Call<'_, '_>) -> bool {
+        let Call { callable, args, .. } = call;
+        let args = match class {
+            Class::Transparent | Class::Model(Model::Next) => args,
+            Class::Model(Model::ContainerWrite) => args.get(1..).unwrap_or_default(),
+            _ => return false,
+        };
+        if args.is_empty() || !self.session.takes_steps() {
+            return false;
+        }
+        let is_lazy =
+            || heap::is_named(callable, &["map", "zip", "enumerate", "filter", "reversed"]);
+        let compares = matches!(class, Class::Transparent)
+            && !self.functions.traits(callable).has(Traits::MOVES);
+        let mut state = self.state.borrow_mut();
+        // Nobody reads a container for that.
+        let mut may_ask = |arg: Borrowed<'_, '_>| match state.kind_alone(arg) {
+            Kind::Function | Kind::Method | Kind::Partial => true,
+            Kind::List | Kind::Tuple if compares => {
+                let first = heap::children(arg).into_iter().next();
+                first.is_some_and(|first| state.kind_alone(first.as_borrowed()) == Kind::Tensor)
+            }
+            Kind::Iterator => {
+                let runs = ops::is_generator(&arg.to_owned())
+                    || !matches!(class, Class::Model(Model::Next));
+                runs && state.source(arg).is_none()
+            }
+            _ => false,
+        };
+        args.iter().any(|arg| may_ask(*arg)) && !is_lazy()
+    }
+}
