@@ -3,8 +3,6 @@
 use stator_graph::{Arg, Constant, Graph, NodeId, NodeKind, Target, TensorMeta, TextId, Value};
 use stator_operators::{Raising, raising};
 
-use crate::writes::write_of;
-
 /// The name of the node that checks all elements of a tensor.
 pub const CHECK: &str = "torch._check_tensor_all";
 
@@ -243,22 +241,6 @@ impl<'a> NodeCall<'a> {
                 | "new_empty"
                 | "new_empty_strided"
         ) && !self.operation().contains("dropout")
-    }
-
-    /// Whether nobody can tell that it was done twice: it reads and computes, draws nothing, and writes nothing.
-    pub fn is_idle(&self) -> bool {
-        match self.target {
-            Target::Operator(operator) => !operator.is_in_place(),
-            Target::GetAttr { .. } | Target::Decide | Target::Catch => true,
-            Target::Function { .. } | Target::Method { .. } => {
-                let reads = matches!(
-                    self.operation(),
-                    "item" | "tolist" | "allclose" | "contains" | "equal" | "is_nonzero"
-                );
-                let computes = self.is_determined() || self.is_of_array_values();
-                (reads && !self.is_users() || computes) && write_of(*self).is_none()
-            }
-        }
     }
 
     /// Visits the tensors among the arguments whose data may be looked at: those of integers.

@@ -384,6 +384,22 @@ pub fn write_of(call: NodeCall<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
     is_in_place.then(|| (Written::DATA, first()))
 }
 
+/// Whether nobody can tell that it was done twice: it reads and computes, draws nothing, and writes nothing.
+pub fn is_idle(call: NodeCall<'_>) -> bool {
+    match call.target {
+        Target::Operator(operator) => !operator.is_in_place(),
+        Target::GetAttr { .. } | Target::Decide | Target::Catch => true,
+        Target::Function { .. } | Target::Method { .. } => {
+            let reads = matches!(
+                call.operation(),
+                "item" | "tolist" | "allclose" | "contains" | "equal" | "is_nonzero"
+            );
+            let computes = call.is_determined() || call.is_of_array_values();
+            (reads && !call.is_users() || computes) && write_of(call).is_none()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::rc::Rc;

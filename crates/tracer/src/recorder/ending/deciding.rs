@@ -35,6 +35,7 @@ use crate::recorder::notes::exits::{Around, Asks, Last};
 use crate::recorder::notes::state::{State, Stop};
 use crate::resume::point::handled_beyond;
 use crate::trace::Exit;
+use crate::writes;
 
 /// A question that so few nodes lead to is asked of what came in.
 const NEAR: usize = 16;
@@ -115,6 +116,20 @@ impl Decides for Recorder {
         });
         Some(Ok(answer))
     }
+
+    fn is_called_around(&self, frame: &Frame<'_>) -> bool {
+        let Ok(mut state) = self.state.try_borrow_mut() else { return false };
+        let Some(caller) = state.exits.around.as_ref().map(|around| around.frame) else {
+            return false;
+        };
+        let active = state.frames.active();
+        let waits = |id: usize| id == caller || self.collecting.borrow().contains(&id);
+        ops::executed() == self.baseline.get()
+            && self.consumer.get() == caller
+            && active.last().is_some_and(|active| active.id == frame.id() && active.id != caller)
+            && active.windows(2).all(|pair| pair[1].is_direct || waits(pair[0].id))
+            && state.can_leave_around()
+    }
 }
 
 impl Recorder {
@@ -156,22 +171,6 @@ impl Recorder {
 
     fn is_within_around(&self) -> bool {
         self.state.try_borrow().is_ok_and(|state| state.exits.around.is_some())
-    }
-
-    /// Whether C code of the instruction with the way around is all that waits for `frame`, whose instruction is untouched:
-    /// so that C code, and no other, is given what the frame returns.
-    pub(in crate::recorder) fn is_called_around(&self, frame: &Frame<'_>) -> bool {
-        let Ok(mut state) = self.state.try_borrow_mut() else { return false };
-        let Some(caller) = state.exits.around.as_ref().map(|around| around.frame) else {
-            return false;
-        };
-        let active = state.frames.active();
-        let waits = |id: usize| id == caller || self.collecting.borrow().contains(&id);
-        ops::executed() == self.baseline.get()
-            && self.consumer.get() == caller
-            && active.last().is_some_and(|active| active.id == frame.id() && active.id != caller)
-            && active.windows(2).all(|pair| pair[1].is_direct || waits(pair[0].id))
-            && state.can_leave_around()
     }
 
     /// As [`Recorder::prepare`], of what is asked while such C code runs.
@@ -385,5 +384,5 @@ impl State {
 fn is_idle(graph: &Graph, id: NodeId) -> bool {
     let Some(call) = NodeCall::of(graph, id) else { return true };
     let is_number = matches!(graph.node(id).value, Value::Float | Value::Integer);
-    is_number && matches!(call.target, Target::Operator(_)) || call.is_idle()
+    is_number && matches!(call.target, Target::Operator(_)) || writes::is_idle(call)
 }

@@ -61,6 +61,10 @@ pub(in crate::recorder) trait Decides {
         asked: impl FnOnce(&mut State) -> Noted<Arg>,
         native: impl FnOnce() -> Result<bool>,
     ) -> Option<Result<bool>>;
+
+    /// Whether all that waits for `frame`, whose instruction is untouched, is C code before which there is a way out: what
+    /// the frame returns that code alone is given.
+    fn is_called_around(&self, frame: &Frame<'_>) -> bool;
 }
 
 /// Of `operations`: what the graph is given.
