@@ -96,7 +96,7 @@ ASKED = {
     "Looks": ("reads", "adopt_deep read_unread"),
     "Changes": ("effects", "advance_outside missing_item"),
     "Ends": ("ending", "stop"),
-    "Decides": ("ending", "decided"),
+    "Decides": ("ending", "decided is_called_around"),
     "Arguments": ("operations", "graph_arg"),
     "Operations": ("operations", "operation"),
     "ArrayValues": (
