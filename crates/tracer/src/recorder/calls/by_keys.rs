@@ -8,7 +8,7 @@ use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::CompareOp;
-use stator_cpython::{Raised, Result, ops};
+use stator_cpython::{Raised, Result, modules, ops};
 
 use crate::breaks::Reason;
 use crate::functions::Numeric;
@@ -240,7 +240,7 @@ fn order_of(py: Python<'_>, keys: &[Object<'_>], is_reverse: bool) -> PyResult<V
     let named = PyDict::new(py);
     named.set_item("key", keys.getattr("__getitem__")?)?;
     named.set_item("reverse", is_reverse)?;
-    let sorted = py.import("builtins")?.getattr("sorted")?;
+    let sorted = modules::import(py, "builtins")?.getattr("sorted")?;
     let places = py.get_type::<PyRange>().call1((keys.len(),))?;
     sorted.call((places,), Some(&named))?.extract()
 }
