@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
-
 import pytest
 import torch
 
@@ -11,9 +9,9 @@ import stator
 
 from . import programs
 from .support import api
-from .support.driver import compare, corpus_of, fresh_module, run_side
+from .support.driver import compare, corpus_of, fresh_module, modules_of, run_side
 
-_MODULES = [f"{programs.__name__}.{info.name}" for info in pkgutil.iter_modules(programs.__path__)]
+_MODULES = modules_of(programs)
 
 
 def _keys() -> list[tuple[str, str]]:

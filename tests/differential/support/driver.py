@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import pkgutil
 import random
 import sys
 import types
@@ -31,6 +32,17 @@ class Side:
     phases: list[list[str]]
     target: Any
     steady: tuple[int | None, int | None]
+
+
+def modules_of(package: types.ModuleType) -> list[str]:
+    """A package's modules, without those for later versions of CPython: `since_v312` and the like."""
+    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__))
+    here = "since_v{}{}".format(*sys.version_info)
+    return [
+        f"{package.__name__}.{name}"
+        for name in names
+        if not name.startswith("since_v") or name <= here
+    ]
 
 
 @cache

@@ -53,8 +53,8 @@ pub use names::{
 #[cfg(Py_3_12)]
 pub use names::{load_from, load_from_or_globals, load_locals};
 pub use operators::{
-    BinaryOp, CompareOp, UnaryOp, binary, compare, contains, convert, format, get_item,
-    plain_truth, set_item, truth, unary,
+    BinaryOp, CompareOp, SUM_COMPENSATES, UnaryOp, binary, compare, contains, convert, format,
+    get_item, plain_truth, set_item, truth, unary,
 };
 pub use results::Conversion;
 pub use special::{

@@ -9,6 +9,9 @@ pub use stator_bytecode::{BinaryOp, CompareOp, UnaryOp};
 use crate::object::{Borrowed, Object, owned, status};
 use crate::raised::{Raised, Result};
 
+/// Whether `sum` keeps what each addition of floats rounds away, and adds that at the end.
+pub const SUM_COMPENSATES: bool = cfg!(Py_3_12);
+
 type BinaryFunction = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 
 unsafe extern "C" fn power(left: *mut PyObject, right: *mut PyObject) -> *mut PyObject {

@@ -296,7 +296,7 @@ impl Recorder {
     }
 
     /// Whether a comparison of numbers holds, of which any may be symbolic.
-    fn comparison_holds<'py>(
+    pub(super) fn comparison_holds<'py>(
         &self,
         frame: &Frame<'py>,
         op: CompareOp,
@@ -462,7 +462,7 @@ impl Recorder {
         Some(Ok(own))
     }
 
-    /// `sum(sizes)` and such: one operation after the other.
+    /// `sum(sizes)` and such, as operations.
     fn fold<'py>(
         &self,
         frame: &Frame<'py>,
@@ -478,29 +478,20 @@ impl Recorder {
         if !symbolic {
             return None;
         }
-        let py = frame.py();
-        let (start, op, operator) = match numeric {
-            Numeric::Sum => (0i64, BinaryOp::Add, Operator::Add),
-            Numeric::Product => (1, BinaryOp::Multiply, Operator::Mul),
+        match numeric {
+            Numeric::Sum => self.summed(frame, sequence, &items),
+            Numeric::Product => {
+                let one = 1i64.into_pyobject(frame.py()).ok()?.into_any();
+                let multiply = (BinaryOp::Multiply, Operator::Mul);
+                let times = |total, item| self.arithmetic(frame, multiply, &total, item);
+                Some(items.iter().try_fold(one, times))
+            }
             _ => {
                 let borrowed: SmallVec<[Borrowed<'_, 'py>; 8]> =
                     items.iter().map(|item| item.as_borrowed()).collect();
                 let terms = self.state.borrow_mut().terms(&borrowed)?;
-                return self.extreme(frame, numeric == Numeric::Greatest, &borrowed, &terms);
-            }
-        };
-        let mut total: Object<'py> = start.into_pyobject(py).ok()?.into_any();
-        for item in &items {
-            let operands = [total.as_borrowed(), item.as_borrowed()];
-            let next = match self.symbolic_binary(frame, op, operator, &operands) {
-                Some(next) => next,
-                None => ops::binary(op, operands[0], operands[1]),
-            };
-            match next {
-                Ok(next) => total = next,
-                Err(raised) => return Some(Err(raised)),
+                self.extreme(frame, numeric == Numeric::Greatest, &borrowed, &terms)
             }
         }
-        Some(Ok(total))
     }
 }

@@ -14,7 +14,7 @@ use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
-use stator_graph::{Arg, Operator, Target};
+use stator_graph::{Arg, NodeId, Operator, Target};
 use stator_shapes::ExprId;
 
 use super::arithmetic::Term;
@@ -262,14 +262,27 @@ impl Recorder {
         value: &Object<'py>,
         expr: Option<ExprId>,
     ) -> Option<Object<'py>> {
+        self.carried_by_node(frame, value, expr, |state| {
+            let stack = state.place(frame);
+            let args = state.term_args(terms);
+            state.graph.call(target, &args, stack)
+        })
+    }
+
+    /// As [`Recorder::computed_by_node`], of a node that `append` makes.
+    pub(super) fn carried_by_node<'py>(
+        &self,
+        frame: &Frame<'py>,
+        value: &Object<'py>,
+        expr: Option<ExprId>,
+        append: impl FnOnce(&mut State) -> NodeId,
+    ) -> Option<Object<'py>> {
         let Some(own) = own(value) else {
             self.stop(frame, Reason::DataRead, "an integer beyond 64 bits that depends on it");
             return Some(value.clone());
         };
         let noted = self.note(frame, |state| {
-            let stack = state.place(frame);
-            let args = state.term_args(terms);
-            let node = state.graph.call(target, &args, stack);
+            let node = append(state);
             state.carry_read(&own, node, expr);
             Ok(())
         });
