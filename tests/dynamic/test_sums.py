@@ -33,7 +33,11 @@ def of_generator(x: Tensor, numbers: list[float]) -> Any:
 def among_integers(x: Tensor, numbers: list[float]) -> Any:
     first, second, *rest = numbers
     n = x.shape[0]
-    return sum([n, first, n + 1, second, 3, *rest]), sum((n, first, second)), sum({1: first, 2: 5}.values())
+    return (
+        sum([n, first, n + 1, second, 3, *rest]),
+        sum((n, first, second)),
+        sum({1: first, 2: 5}.values()),
+    )
 
 
 def read(x: Tensor, numbers: list[float]) -> Any:
@@ -85,4 +89,3 @@ def test_of_varying_floats(function: Any, usual: bool) -> None:
 def test_of_what_was_seen(usual: bool) -> None:
     random.seed(2)
     agree(Meter, usual)
-

@@ -117,6 +117,8 @@ struct Driver {
     recording: RefCell<Option<(Rc<Recorder>, Rc<Session>)>>,
     /// The exception that the compiled function's caller is handling, by address.
     handled_at_entry: usize,
+    /// What is handled where a state says nothing of it.
+    outer: Option<Py<PyAny>>,
     /// Exceptions that get tracebacks once the frames are there.
     raised: RefCell<Vec<tracebacks::Raised>>,
     /// What the innermost frame's instruction has raised in a replay.
@@ -184,6 +186,7 @@ pub fn go_on<'py>(
         staged: RefCell::default(),
         recording: RefCell::default(),
         handled_at_entry: thread.handled().map_or(0, |handled| handled.as_ptr() as usize),
+        outer: outer.clone().map(Bound::unbind),
         raised: RefCell::default(),
         error: RefCell::default(),
         has_raised: Cell::default(),
@@ -196,8 +199,7 @@ pub fn go_on<'py>(
     let mut state = Some(state);
     let result = loop {
         let Some(now) = state.take() else { unreachable!("each round begins with a state") };
-        let handled = now.handled.as_ref().map(|handled| handled.bind(py).clone());
-        drop(thread.swap_handled(handled.or_else(|| outer.clone())));
+        drop(driver.handle(py, now.handled.as_ref()));
         let result = driver.round(py, *now);
         // The frames are gone: others are made for each of these.
         if let Err(error) = stage::give(py, driver.staged.take()) {
@@ -251,6 +253,13 @@ impl Driver {
         self.frames.borrow_mut().clear();
         let _active = Active::new(py, evaluate);
         call_anew(function.as_borrowed())
+    }
+
+    /// Has the frames handle what a state says; gives what they have handled. All of them are functions' frames, which
+    /// share one place for that.
+    fn handle<'py>(&self, py: Python<'py>, handled: Option<&Py<PyAny>>) -> Option<Object<'py>> {
+        let handled = handled.or(self.outer.as_ref());
+        Thread::current(py).swap_handled(handled.map(|handled| handled.bind(py).clone()))
     }
 
     /// The state of a frame that is to be made, if this is it: others begin in between where a collection
@@ -349,7 +358,7 @@ impl Driver {
                 Some(function) => {
                     let result = call_anew(function.bind(py).as_borrowed());
                     self.frames.borrow_mut().truncate(depth + 1);
-                    if let Some(moved) = self.move_to(depth + 1) {
+                    if let Some(moved) = self.move_to(py, depth + 1) {
                         state = moved;
                         continue;
                     }
@@ -480,9 +489,10 @@ impl Driver {
         if entry.breaks() || left.is_some() {
             *self.before.borrow_mut() = entry.clone();
         }
-        self.try_to_stay(resumed, entry.left_frames(left), handled.as_ref());
+        drop(handled);
+        self.try_to_stay(resumed, entry.left_frames(left));
         let depth = self.frames.borrow().len();
-        if let Some(innermost) = self.move_to(depth) {
+        if let Some(innermost) = self.move_to(py, depth) {
             return Next::Moved(innermost);
         }
         *self.successor.borrow_mut() = Some(Successor { entry, left, depth });
@@ -519,11 +529,13 @@ impl Driver {
             let last = match (found, point) {
                 (Some((entry, resolved)), _) => {
                     self.estimate.set(self.estimate.get() + entry.estimate());
-                    // Where nothing is gained by it, the frame isn't left.
-                    let is_small = entry.is_small();
-                    match entry.breaks_at(chain.len(), code).filter(|_| is_small) {
-                        Some(last) => last,
-                        None => return Ok((entry, resolved, handled)),
+                    // Where nothing is gained by it, the frame isn't left; nor where others would be made in the place
+                    // of frames whose objects somebody has.
+                    let stays = entry.emits() && chain.iter().any(|it| it.frame.is_held());
+                    match entry.breaks_at(chain.len(), code) {
+                        Some(last) if stays || entry.is_small() => last,
+                        None if stays => return Err(natively(py, resumed)),
+                        _ => return Ok((entry, resolved, handled)),
                     }
                 }
                 // No more traces: natively to where others have broken.
@@ -545,21 +557,15 @@ impl Driver {
         Err(recorded.unwrap_or_else(|| natively(py, resumed)))
     }
 
-    /// Where the frames that there are stand as a replay's break says, the last of them is moved.
-    fn try_to_stay(
-        &self,
-        resumed: &Resumed<'_, '_>,
-        left_frames: usize,
-        handled: Option<&Object<'_>>,
-    ) {
+    /// Where the frames that there are stand as a replay's break says, the last of them is moved. Somebody may have its
+    /// object, whatever exceptions it handles.
+    fn try_to_stay(&self, resumed: &Resumed<'_, '_>, left_frames: usize) {
         let stay = self.frames.borrow().len() - left_frames;
         let stands = match &*self.signal.borrow() {
             Some(Signal::Broke(state)) => {
                 // Warnings are given where no frame stands.
                 let gives = !self.staged.borrow().is_empty();
-                let handles = state.handled.as_ref().map(|handled| handled.as_ptr());
-                let handled = handled.map(|handled| handled.as_ptr());
-                !gives && handles == handled && self.stand(resumed, state, stay)
+                !gives && self.stand(resumed, state, stay)
             }
             _ => false,
         };
@@ -571,7 +577,7 @@ impl Driver {
     }
 
     /// If the last one of `depth` frames is to be moved: where to. Those that it calls are made next.
-    fn move_to(&self, depth: usize) -> Option<FrameState> {
+    fn move_to(&self, py: Python<'_>, depth: usize) -> Option<FrameState> {
         let signal = self.signal.take();
         let Some(Signal::Moved(stay, state)) = signal else {
             *self.signal.borrow_mut() = signal;
@@ -581,6 +587,7 @@ impl Driver {
             *self.signal.borrow_mut() = Some(Signal::Moved(stay, state));
             return None;
         }
+        drop(self.handle(py, state.handled.as_ref()));
         *self.raised.borrow_mut() = state.raised;
         *self.error.borrow_mut() = state.error;
         let mut frames = state.frames.into_iter().skip(depth - 1);

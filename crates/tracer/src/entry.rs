@@ -370,6 +370,14 @@ impl Entry {
         (operations == 0 && self.breaks()) || operations < config::min_graph_ops()
     }
 
+    /// Whether a replay gives warnings or log records before the program goes on behind it. No frame stands then.
+    #[must_use]
+    pub fn emits(&self) -> bool {
+        let exits = self.traced.exits.iter();
+        self.breaks() && !self.traced.emissions.is_empty()
+            || exits.map(|exit| &exit.emissions).any(|emissions| !emissions.is_empty())
+    }
+
     /// The unit of the instruction that breaks, if the frames there are `depth` many and the
     /// innermost has this code: it can be reached without leaving that frame.
     #[must_use]

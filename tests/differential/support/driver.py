@@ -35,14 +35,11 @@ class Side:
 
 
 def modules_of(package: types.ModuleType) -> list[str]:
-    """A package's modules, without those for later versions of CPython: `since_v312` and the like."""
+    """A package's modules, without those for later versions of CPython: `since_v312_syntax` and the like."""
     names = sorted(info.name for info in pkgutil.iter_modules(package.__path__))
     here = "since_v{}{}".format(*sys.version_info)
-    return [
-        f"{package.__name__}.{name}"
-        for name in names
-        if not name.startswith("since_v") or name <= here
-    ]
+    is_known = lambda name: not name.startswith("since_v") or name[: len(here)] <= here
+    return [f"{package.__name__}.{name}" for name in names if is_known(name)]
 
 
 @cache

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use pyo3::exceptions::{PyRecursionError, PyTypeError};
-use pyo3::ffi::PyObject;
+use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -245,6 +245,13 @@ impl<'py> Frame<'py> {
     /// The address of the frame's object (`sys._getframe`); 0 until somebody has asked for it.
     pub fn object_address(&self) -> usize {
         self.fields().frame_object as usize
+    }
+
+    /// Whether anybody but the frame has its object.
+    pub fn is_held(&self) -> bool {
+        let object = self.fields().frame_object;
+        // SAFETY: null, or a live object, which the frame owns.
+        !object.is_null() && unsafe { ffi::Py_REFCNT(object) } > 1
     }
 
     /// Who owns the frame's memory.
