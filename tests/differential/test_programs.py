@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -26,9 +29,14 @@ _KEYS = _keys()
 
 
 @pytest.fixture(autouse=True)
-def _quiet_machine() -> None:
+def _quiet_machine() -> Iterator[None]:
     torch.set_num_threads(1)
     api.reset()
+    yield
+    if sys.version_info >= (3, 12):
+        for tool in filter(sys.monitoring.get_tool, range(6)):
+            sys.monitoring.set_events(tool, 0)
+            sys.monitoring.free_tool_id(tool)
 
 
 @pytest.mark.parametrize(
