@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,7 @@ def test_the_readme_names_the_supported_versions() -> None:
     assert f"| CPython | {', '.join(VERSIONS)} |" in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.skipif(not find_spec("ensurepip"), reason="this one can make no environment")
 def test_an_interpreter_that_the_package_refuses_is_not_built_for(tmp_path: Path) -> None:
     here = "{}.{}".format(*sys.version_info)
     assert interpreters.refusal(Path(sys.executable)) == ""
