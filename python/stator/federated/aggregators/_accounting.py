@@ -20,10 +20,17 @@ class Budget:
     """Epsilon at a `delta`, for so many times an event of the package; nothing where `delta` is
     `None`."""
 
-    def __init__(self, delta: float | None, event: Callable[[Any], Any]) -> None:
-        """event: what costs, given the package."""
+    def __init__(
+        self,
+        delta: float | None,
+        event: Callable[[Any], Any],
+        relation: str = "ADD_OR_REMOVE_ONE",
+    ) -> None:
+        """event: what costs, given the package.
+        relation: of what isn't told apart, by the package's name for it.
+        """
         self._delta = None if delta is None else expect_number(delta, "delta", above=0, below=1)
-        self._costs = ([], []) if self._delta is None else _costs(event)
+        self._costs = ([], []) if self._delta is None else _costs(event, relation)
 
     def spent(self, times: Any) -> Any:
         """What is measured for so many times the event; within a local computation."""
@@ -40,8 +47,8 @@ class Budget:
         return bounds.min().clamp(min=0)
 
 
-def _costs(event: Callable[[Any], Any]) -> tuple[list[float], list[float]]:
-    """Orders, and what an event costs at each."""
+def accounting() -> Any:
+    """The package."""
     try:
         import dp_accounting
     except ModuleNotFoundError as error:
@@ -50,8 +57,16 @@ def _costs(event: Callable[[Any], Any]) -> tuple[list[float], list[float]]:
             "`pip install stator[privacy]`, or give `delta=None` to count it elsewhere.",
             name=error.name,
         ) from error
-    accountant = dp_accounting.rdp.RdpAccountant()
-    accountant.compose(event(dp_accounting))
+    return dp_accounting
+
+
+def _costs(event: Callable[[Any], Any], relation: str) -> tuple[list[float], list[float]]:
+    """Orders, and what an event costs at each."""
+    package = accounting()
+    accountant = package.rdp.RdpAccountant(
+        neighboring_relation=package.NeighboringRelation[relation]
+    )
+    accountant.compose(event(package))
     # The bound means nothing for orders near 1.
     found = [
         (float(order), float(cost))

@@ -17,13 +17,14 @@ from stator.federated.aggregators._factories import (
     process,
 )
 from stator.federated.aggregators._gaussian import AdaptiveClip, FixedClip
+from stator.federated.aggregators._trees import Tree
 
 
 class DifferentiallyPrivateFactory(AggregationFactory):
-    """The mean of clipped values, with Gaussian noise; see `gaussian_fixed` and
-    `gaussian_adaptive`."""
+    """The mean of clipped values, with Gaussian noise; see `gaussian_fixed`,
+    `gaussian_adaptive` and `tree_aggregation`."""
 
-    def __init__(self, mechanism: FixedClip | AdaptiveClip) -> None:
+    def __init__(self, mechanism: FixedClip | AdaptiveClip | Tree) -> None:
         self._mechanism = mechanism
 
     @classmethod
@@ -102,6 +103,51 @@ class DifferentiallyPrivateFactory(AggregationFactory):
             Budget(delta, _sampled_gaussian(noise, clients, population)),
         )
         return cls(mechanism)
+
+    @classmethod
+    def tree_aggregation(
+        cls,
+        noise_multiplier: float,
+        clients_per_round: float,
+        clip: float,
+        *,
+        tree_rounds: int,
+        participations: int,
+        delta: float | None,
+    ) -> DifferentiallyPrivateFactory:
+        """Clips each client's value to a norm of `clip`, and adds noise so that the sum over all
+        rounds so far has little: that of a binary tree. It is for clients that aren't chosen by
+        chance. Results are divided by `clients_per_round`; with `learning.sgd()` at the server the
+        weights have the noise of the sum: this is DP-FTRL.
+
+        What holds is (epsilon, delta)-differential privacy with respect to the values of one
+        client, which might be zeros. States hold the noise (`nodes`), which later results need:
+        whoever sees a state sees through it. Results, weights and measurements may be seen. A round
+        draws noise once, for the node that it completes.
+
+        noise_multiplier: the standard deviation of a node's noise, in multiples of `clip`.
+        tree_rounds: how many rounds a tree has. After them a new one begins, and its noise comes on
+            top of what there is.
+        participations: in how many rounds of a tree a client is at most. Who chooses the clients
+            has to see to it.
+        """
+        noise = expect_number(noise_multiplier, "noise_multiplier", above=0)
+        clients = expect_number(clients_per_round, "clients_per_round", above=0)
+        clip = expect_number(clip, "clip", above=0)
+        rounds = expect_count(tree_rounds, "tree_rounds", least=1)
+        if rounds >= 1 << 30:
+            raise ValueError(f"`tree_rounds` is to be less than 2**30, not {rounds}.")
+        participations = expect_count(participations, "participations", least=1)
+        if participations > rounds:
+            raise ValueError(
+                f"`participations` is {participations}, which is more than `tree_rounds`, {rounds}."
+            )
+
+        def event(accounting: Any) -> Any:
+            return accounting.SingleEpochTreeAggregationDpEvent(noise, 1)
+
+        budget = Budget(delta, event, "REPLACE_SPECIAL")
+        return cls(Tree(noise, clients, clip, rounds, participations, budget))
 
     @property
     def is_private(self) -> bool:
