@@ -261,7 +261,7 @@ LATE_IMPORTS = {
     ("_install.py", "torch"): "Stator can be imported without it",
     ("_dynamic.py", "torch"): "Stator can be imported without it",
     ("_local_computations.py", "ml_dtypes"): "brings types that few need",
-    ("_privacy.py", "dp_accounting"): "brings what few need",
+    ("_accounting.py", "dp_accounting"): "brings what few need",
     ("_archive.py", "ml_dtypes"): "brings types that few need",
     ("_tensorboard_release_manager.py", "torch.utils.tensorboard"): "may be missing",
     ("_terminal.py", "rich.console"): "may be missing",

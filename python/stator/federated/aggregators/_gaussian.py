@@ -8,6 +8,7 @@ Private Learning with Adaptive Clipping, 2021, arXiv 1905.03871).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import OrderedDict
 from typing import Any
 
@@ -75,7 +76,8 @@ class AdaptiveClip:
     @property
     def value_multiplier(self) -> float:
         """Theorem 1 of the paper."""
-        return (self.noise_multiplier**-2 - (2 * self.count_deviation) ** -2) ** -0.5
+        precision = self.noise_multiplier**-2 - (2 * self.count_deviation) ** -2
+        return 1 / math.sqrt(precision)
 
     def rounds(self, value_type: Any) -> tuple[Any, Any]:
         """The computation of the first state, and the function of a round."""

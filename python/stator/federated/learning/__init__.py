@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from stator.federated.learning._checkpoints import CheckpointError, load_state, save_state
 from stator.federated.learning._checks import ClientError
+from stator.federated.learning._client_privacy import DPSGD
 from stator.federated.learning._data import (
     ClientData,
     partition_by_dirichlet,
@@ -43,6 +44,7 @@ from stator.federated.learning._scaffold import build_scaffold
 from stator.federated.learning._training import Training, train
 
 __all__ = [
+    "DPSGD",
     "CheckpointError",
     "ClientData",
     "ClientError",

@@ -19,6 +19,7 @@ from stator.federated.aggregators import (
 from stator.federated.aggregators._factories import expect_factory, nothing
 from stator.federated.learning import _optimizers
 from stator.federated.learning._checks import Round
+from stator.federated.learning._client_privacy import DPSGD
 from stator.federated.learning._models import Model
 from stator.federated.learning._optimizers import ServerOptimizer
 
@@ -65,6 +66,7 @@ def build_fed_avg(
     server_optimizer: ServerOptimizer | None = None,
     steps: int = 1,
     model_aggregator: AggregationFactory | None = None,
+    client_privacy: DPSGD | None = None,
 ) -> IterativeProcess:
     """Federated averaging: McMahan et al., Communication-Efficient Learning of Deep Networks from
     Decentralized Data, 2017 (arXiv 1602.05629).
@@ -77,8 +79,21 @@ def build_fed_avg(
     model_aggregator: what is made of the clients' updates, by `stator.federated.aggregators`; their
         mean, weighted by the clients' rows, where nothing is said. With a private one the metrics
         are what that measures, and nothing else.
+    client_privacy: clients' steps are along gradients with noise, each on a batch of their rows.
+        There is no loss in the metrics then: it would tell of rows exactly.
     """
-    return _process(model, client_optimizer, server_optimizer, steps, model_aggregator)
+    if client_privacy is not None and not isinstance(client_privacy, DPSGD):
+        raise TypeError(
+            f"`client_privacy` is to be a learning.DPSGD or None, not {client_privacy!r}."
+        )
+    return _process(
+        model,
+        client_optimizer,
+        server_optimizer,
+        steps,
+        model_aggregator,
+        client_privacy=client_privacy,
+    )
 
 
 def build_fed_prox(
@@ -209,6 +224,7 @@ def _process(
     steps: int,
     model_aggregator: AggregationFactory | None,
     proximal_strength: float = 0.0,
+    client_privacy: DPSGD | None = None,
 ) -> IterativeProcess:
     if steps < 1:
         raise ValueError(f"`steps` is 1 or more, not {steps}.")
@@ -223,6 +239,11 @@ def _process(
         first: Any = None
         for _ in range(steps):
             optimizer.zero_grad()
+            if client_privacy is not None:
+                for name, gradient in client_privacy.gradients(model, parameters, rows).items():
+                    parameters[name].grad = gradient
+                optimizer.step()
+                continue
             loss = model.loss(model.outputs(parameters, rows["inputs"]), rows["labels"])
             first = loss.detach() if first is None else first
             if proximal_strength:
@@ -235,7 +256,9 @@ def _process(
         update = OrderedDict(
             (name, if_any(count, weights[name] - parameters[name].detach())) for name in weights
         )
-        return update, if_any(count, first.to(torch.float32)), count
+        if first is None:
+            return update, count
+        return update, count, if_any(count, first.to(torch.float32))
 
     def begin() -> Any:
         # The module's parameters, as they are now, are constants of the program.
@@ -270,12 +293,13 @@ def _process(
     def following(state: Any, rows: Any) -> Any:
         weights = fl.federated_broadcast(state.weights)
         trained = fl.federated_map(train, (weights, rows))
-        weight = (trained[2],) if aggregator.is_weighted else ()
+        weight = (trained[1],) if aggregator.is_weighted else ()
         aggregated = aggregator.next(state.aggregator, trained[0], *weight)
         metrics: OrderedDict[str, Any] = OrderedDict()
         if not factory.is_private:
-            metrics["loss"] = fl.federated_mean(trained[1], weight=trained[2])
-            metrics["rows"] = fl.federated_sum(trained[2])
+            if client_privacy is None:
+                metrics["loss"] = fl.federated_mean(trained[2], weight=trained[1])
+            metrics["rows"] = fl.federated_sum(trained[1])
         if aggregator.measures:
             metrics["aggregator"] = aggregated.measurements
         advanced = fl.federated_map(

@@ -1,0 +1,95 @@
+"""DP-SGD: clients' steps along gradients with noise, so that not even the server sees their rows.
+
+Abadi et al., Deep Learning with Differential Privacy, 2016 (arXiv 1607.00133), with batches of a
+fixed size, chosen without replacement.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from stator.federated.aggregators._accounting import accounting
+from stator.federated.aggregators._factories import expect_count, expect_number, mapped
+from stator.federated.aggregators._gaussian import noise
+from stator.federated.aggregators._norms import clipped, norm
+from stator.federated.learning._models import Model
+
+
+@dataclasses.dataclass(frozen=True)
+class DPSGD:
+    """Each step of a client is on a batch of its rows that is drawn anew. The gradient of each row
+    is clipped, their sum gets Gaussian noise, and is divided by `batch_size`.
+
+    What holds is (epsilon, delta)-differential privacy with respect to one row of a client, which
+    might be another one, against whoever sees all that the client sends, the server included; how
+    many rows a client has isn't hidden. See `epsilon`.
+
+    clip: what the gradient of a row may be, as a norm. What isn't finite counts as zero.
+    noise_multiplier: the noise's standard deviation, in multiples of `clip`.
+    batch_size: how many rows a batch has; all of them, where a client has fewer.
+    """
+
+    clip: float
+    noise_multiplier: float
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        expect_number(self.clip, "clip", above=0)
+        expect_number(self.noise_multiplier, "noise_multiplier", above=0)
+        expect_count(self.batch_size, "batch_size", least=1)
+
+    def epsilon(self, *, rows: int, steps: int, delta: float) -> float:
+        """What a client with so many rows has spent after so many steps, over all rounds that it
+        was in, those included that were taken again. Needs the package `dp-accounting`."""
+        expect_count(rows, "rows", least=0)
+        expect_count(steps, "steps", least=0)
+        expect_number(delta, "delta", above=0, below=1)
+        package = accounting()
+        if not rows or not steps:
+            return 0.0
+        # One row in the place of another moves the sum by twice the bound.
+        event = package.GaussianDpEvent(self.noise_multiplier / 2)
+        if self.batch_size < rows:
+            event = package.SampledWithoutReplacementDpEvent(rows, self.batch_size, event)
+        accountant = package.rdp.RdpAccountant(
+            neighboring_relation=package.NeighboringRelation.REPLACE_ONE
+        )
+        return float(accountant.compose(event, steps).get_epsilon(delta))
+
+    def gradients(self, model: Model, weights: Any, rows: Any) -> Any:
+        """The gradients of a step, with noise, by the names of the weights, which ask for them;
+        within a local computation."""
+        batch, present = self._batch(rows)
+        total: Any = {name: torch.zeros_like(of) for name, of in weights.items()}
+        # A row is given to the model alone, so it moves no other row's gradient.
+        for at in range(self.batch_size):
+            one = {name: tensor[at : at + 1] for name, tensor in batch.items()}
+            loss = model.loss(model.outputs(weights, one["inputs"]), one["labels"])
+            found = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
+            gradient = {
+                name: torch.zeros_like(weights[name]) if found[place] is None else found[place]
+                for place, name in enumerate(weights)
+            }
+            size = norm(gradient)
+            size = torch.where(present[at], size, torch.full_like(size, float("inf")))
+            bounded = clipped(gradient, size, torch.full_like(size, self.clip))
+            total = mapped(torch.add, total, bounded)
+        deviation = self.clip * self.noise_multiplier
+        return mapped(lambda of: (of + noise(of, deviation)) / self.batch_size, total)
+
+    def _batch(self, rows: Any) -> tuple[Any, Any]:
+        """Some rows by chance, and which of them are there: the rest is zeros."""
+        some = torch.ones_like(rows["inputs"].flatten(1)[:, 0], dtype=torch.float64)
+        missing = torch.zeros(self.batch_size, dtype=torch.float64)
+        # Rows that are there have lower numbers.
+        order = torch.cat([torch.rand_like(some), missing + 2]).argsort()[: self.batch_size]
+        present = torch.cat([some, missing])[order] > 0
+
+        def chosen(tensor: Any) -> Any:
+            padding = torch.zeros((self.batch_size, *tensor.shape[1:]), dtype=tensor.dtype)
+            return torch.cat([tensor, padding])[order]
+
+        return {name: chosen(rows[name]) for name in ("inputs", "labels")}, present
