@@ -187,6 +187,17 @@ def test_training_goes_on_though_rows_are_hidden() -> None:
     assert evaluate(state["weights"], rows)["loss"] < 0.8 * before
 
 
+def test_both_kinds_of_privacy_go_together() -> None:
+    factory = aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(1.0, 5, delta=None)
+    privacy = learning.DPSGD(clip=0.5, noise_multiplier=1.0, batch_size=4)
+    process = learning.build_fed_avg(
+        model(), client_privacy=privacy, model_aggregator=factory, steps=2
+    )
+    state, metrics = process.next(process.initialize(), drawn_clients((5, 9), 0))
+    assert list(metrics) == ["aggregator"] and list(metrics["aggregator"]) == ["clip"]
+    assert state["aggregator"]["releases"] == 1 and np.isfinite(flat(state["weights"])).all()
+
+
 def test_epsilon_of_a_client_is_that_of_the_package() -> None:
     accounting = pytest.importorskip("dp_accounting")
     privacy = learning.DPSGD(clip=1.0, noise_multiplier=2.4, batch_size=16)
