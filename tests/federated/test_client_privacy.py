@@ -105,15 +105,18 @@ def test_each_client_and_step_has_noise_of_its_own(exact: bool) -> None:
     assert abs(np.mean(moved)) < 6 * expected / np.sqrt(450)
 
 
-def test_a_seed_gives_the_same_numbers_in_one_thread(tmp_path: Path) -> None:
+def test_a_seed_gives_the_same_numbers_whatever_threads_there_are(tmp_path: Path) -> None:
     privacy = learning.DPSGD(clip=1.0, noise_multiplier=1.0, batch_size=4)
     process = learning.build_fed_avg(model(), steps=2, client_privacy=privacy)
     rows = drawn_clients((9, 5, 12) * 5, 0)
-    with fl.framework.get_context_stack().install(LocalContext(threads=1)):
+    with fl.framework.get_context_stack().install(LocalContext(threads=4)):
         whole = learning.train(process, rows, rounds=4, seed=3)
         path = tmp_path / "training.npz"
         learning.train(process, rows, rounds=2, seed=3, checkpoint=path)
         resumed = learning.train(process, rows, rounds=4, checkpoint=path)
+    with fl.framework.get_context_stack().install(LocalContext(threads=1)):
+        alone = learning.train(process, rows, rounds=4, seed=3)
+    assert (flat(whole.state["weights"]) == flat(alone.state["weights"])).all()
     assert (flat(whole.state["weights"]) == flat(resumed.state["weights"])).all()
 
 

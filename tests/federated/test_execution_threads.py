@@ -405,3 +405,25 @@ def test_data_is_loaded() -> None:
         computation()
     native.register_loader("example.org/data", int)
     assert computation() == 7
+
+
+def test_programs_that_draw_do_so_in_the_clients_order() -> None:
+    torch = pytest.importorskip("torch")
+    row = fl.TensorType(np.float32, [64])
+
+    @fl.local_computation(row)
+    def noisy(x):
+        return x + torch.randn(64)
+
+    @fl.federated_computation(fl.FederatedType(row, fl.CLIENTS))
+    def noised(values):
+        return fl.federated_collect(fl.federated_map(noisy, values))
+
+    values = [np.zeros(64, np.float32)] * 40
+    torch.manual_seed(0)
+    expected = torch.randn(40, 64).numpy()
+    for threads in (1, 4):
+        for _ in range(3):
+            torch.manual_seed(0)
+            found = run(noised, values, threads)
+            assert (np.stack(list(found)) == expected).all()

@@ -74,7 +74,8 @@ impl<K: Kernels> Interpreter<K> {
                 Calls::With(_) => self.window(function),
                 Calls::Without(_) => 1,
             };
-            let threads = self.threads.min(calls.len().div_ceil(at_once));
+            let most = if function.draws(&*self.kernels) { 1 } else { self.threads };
+            let threads = most.min(calls.len().div_ceil(at_once));
             if threads > 1 {
                 return self.in_threads(threads, at_once, function.clone(), calls, first);
             }
@@ -84,7 +85,7 @@ impl<K: Kernels> Interpreter<K> {
                 let Some(members) = self.together(function, &calls, clients)? else { break };
                 done.extend(members);
             }
-            let threads = self.threads.min(calls.len());
+            let threads = most.min(calls.len());
             if done.is_empty() && threads > 1 {
                 return self.in_threads(threads, 1, function.clone(), calls, first);
             }

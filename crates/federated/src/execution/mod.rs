@@ -80,6 +80,13 @@ pub trait Kernels: Send + Sync + 'static {
         false
     }
 
+    /// Whether a compiled computation draws random numbers from a generator that others draw from: clients' then run in
+    /// their order. The answer depends on nothing but the computation.
+    fn draws(&self, compiled: &Compiled, ty: &Type) -> bool {
+        let _ = (compiled, ty);
+        false
+    }
+
     /// For how many clients a compiled computation runs at once, if it can: it depends on nothing but the computation.
     fn clients_at_once(&self, compiled: &Compiled, ty: &Type) -> usize {
         let _ = (compiled, ty);

@@ -229,13 +229,23 @@ impl<L> Function<L> {
 
     /// Whether what it may run has effects: all that isn't known to have none.
     pub(super) fn has_effects<K: Kernels<Leaf = L>>(&self, kernels: &K) -> bool {
+        self.may_run(|compiled, ty| !kernels.is_pure(compiled, ty))
+    }
+
+    /// Whether it may run a program that draws random numbers: who runs first draws first.
+    pub(super) fn draws<K: Kernels<Leaf = L>>(&self, kernels: &K) -> bool {
+        self.may_run(|compiled, ty| kernels.draws(compiled, ty))
+    }
+
+    /// Whether it may run a compiled computation of which this holds.
+    fn may_run(&self, holds: impl Fn(&Compiled, &Type) -> bool) -> bool {
         let mut functions = vec![self];
         let mut codes: Vec<&Code> = Vec::new();
         loop {
             if let Some(code) = codes.pop() {
                 for step in &code.steps {
                     match &step.act {
-                        Act::Compiled(compiled, ty) if !kernels.is_pure(compiled, ty) => {
+                        Act::Compiled(compiled, ty) if holds(compiled, ty) => {
                             return true;
                         }
                         Act::Closure(inner, _) if inner.runs_compiled => codes.push(inner),
@@ -247,7 +257,7 @@ impl<L> Function<L> {
             match functions.pop() {
                 None => return false,
                 Some(Self::Operation(..)) => {}
-                Some(Self::Compiled(compiled, ty)) if !kernels.is_pure(compiled, ty) => {
+                Some(Self::Compiled(compiled, ty)) if holds(compiled, ty) => {
                     return true;
                 }
                 Some(Self::Compiled(..)) => {}

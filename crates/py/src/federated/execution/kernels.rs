@@ -211,6 +211,11 @@ impl Kernels for Python {
         asked.is_ok_and(|runnable| runnable.is_pure())
     }
 
+    fn draws(&self, compiled: &Compiled, ty: &Type) -> bool {
+        let asked = pyo3::Python::attach(|py| self.runnable(py, compiled, ty));
+        asked.is_ok_and(|runnable| runnable.draws())
+    }
+
     fn clients_at_once(&self, compiled: &Compiled, ty: &Type) -> usize {
         if self.is_exact {
             return 1;

@@ -138,6 +138,11 @@ impl Runnable {
         self.flat.as_ref().is_some_and(Flat::is_pure)
     }
 
+    /// Whether it is a program that may draw random numbers.
+    pub fn draws(&self) -> bool {
+        self.flat.as_ref().is_some_and(|flat| !flat.is_pure())
+    }
+
     /// For how many clients it runs at once.
     ///
     /// # Errors
