@@ -82,6 +82,8 @@ def add_metadata(
     modules = {path for row in description for path, _, _ in row[6]}
     placeholders = module.graph.find_nodes(op="placeholder")
     sources = [row[2] for row in description if row[0] == "placeholder"]
+    # Floats that are computed from others (`stator._fx.computed`) come behind them.
+    sources += [node.name for node in placeholders[len(sources) :]]
     for node, text, value in zip(placeholders, sources, inputs, strict=True):
         source = InputSource(text, _is_of_module(text, modules))
         # `torch.fx` keeps attributes of nodes when it copies graphs, as TorchDynamo relies on.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from stator._fx.assumptions import Tree, assumption
+from stator._fx.computed import Computed
 from stator._fx.graphs import Code, Row, graph_module
 from stator._internal import from_handler
 
@@ -69,30 +70,40 @@ def _compile(
     sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
     examples = fake_inputs(environment, mode, sizes, inputs)
     numbers = [index for index, value in enumerate(inputs) if isinstance(value, float)]
-    same: list[Tree] = []
-    if floats is _Floats.SYMBOLS:
-        for index in numbers:
-            source = FloatTensorSource(LocalSource(f"t{index}"))
-            examples[index] = mode.from_tensor(_element(inputs[index]), source=source)
-    else:
+    if floats is _Floats.CONSTANTS:
         # They are nothing to the environment.
         same = [("same", ("input", index), examples[index]) for index in numbers]
+        module = graph_module(description, examples)
+        with tracing(TracingContext(mode)):
+            run = compile_module(module, examples)
+        return Code(run, name, [*same, *_assumptions(environment, examples, ())])
     module = graph_module(description, examples)
-    if floats is _Floats.SYMBOLS:
-        _take_elements(module, numbers)
+    computed = Computed(module.graph, inputs)
+    values = [*inputs, *computed.values]
+    numbers += range(len(inputs), len(values))
+    examples += computed.values
+    for index in numbers:
+        source = FloatTensorSource(LocalSource(f"t{index}"))
+        examples[index] = mode.from_tensor(_element(values[index]), source=source)
+    _take_elements(module, numbers)
     with tracing(TracingContext(mode)):
         run = compile_module(module, examples)
-    known: dict[int, Any] = {
-        index: example.item_memo if index in numbers else example
+    assumptions = map(computed.of_inputs, _assumptions(environment, examples, numbers))
+    return Code(_with_elements(run, numbers, computed), name, list(assumptions))
+
+
+def _assumptions(
+    environment: ShapeEnv, examples: Sequence[Any], elements: Sequence[int]
+) -> Iterator[Tree]:
+    """What a backend has assumed of the numbers in inputs; `elements` are those that are floats."""
+    known = {
+        index: example.item_memo if index in elements else example
         for index, example in enumerate(examples)
         if not isinstance(example, float)
     }
-    printed = environment.produce_guards(
-        list(known.values()), [LocalSource(f"t{index}") for index in known], ignore_static=True
-    )
-    if floats is _Floats.SYMBOLS:
-        run = _with_elements(run, numbers)
-    return Code(run, name, [*same, *map(assumption, printed)])
+    sources = [LocalSource(f"t{index}") for index in known]
+    printed = environment.produce_guards(list(known.values()), sources, ignore_static=True)
+    return map(assumption, printed)
 
 
 def _element(value: float) -> torch.Tensor:
@@ -114,9 +125,11 @@ def _take_elements(module: torch.fx.GraphModule, indices: Sequence[int]) -> None
     module.recompile()
 
 
-def _with_elements(run: Callable[..., Any], indices: Sequence[int]) -> Callable[..., Any]:
+def _with_elements(
+    run: Callable[..., Any], indices: Sequence[int], computed: Computed
+) -> Callable[..., Any]:
     def call(*inputs: Any) -> Any:
-        given = list(inputs)
+        given = [*inputs, *computed.of(inputs)]
         for index in indices:
             given[index] = _element(given[index])
         return run(*given)
