@@ -390,7 +390,8 @@ impl<'g, 'py> Compiler<'g, 'py> {
     ) {
         let operands = extend(&mut self.program.operands, operands);
         let frees = extend(&mut self.program.frees, frees);
-        let place = action.may_warn().then_some(self.graph.node(node).stack).flatten();
+        // What builds an output belongs to no node.
+        let place = action.may_warn().then(|| self.graph.node(node).stack).flatten();
         self.program.steps.push(Step { action, operands, frees, result, node, place });
     }
 
