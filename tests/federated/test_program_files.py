@@ -192,7 +192,7 @@ class Strange:
         np.ma.masked_array([1], [True]),
         bytearray(b"a"),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_files_have_no_place_for(tmp_path: Path, value: Any) -> None:
     for manager in (

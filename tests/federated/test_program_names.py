@@ -89,7 +89,7 @@ def test_a_class_has_the_same_methods_with_the_same_arguments(name: str) -> None
         )
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", sorted(OURS))
 def test_what_the_peer_has_not_is_documented(name: str) -> None:
     assert len(getattr(program, name).__doc__) > 40
 
