@@ -416,11 +416,15 @@ def test_calls_between_failed_recordings_rest() -> None:
     seen: list[float] = []
 
     class Kept:
-        pass
+        def __hash__(self) -> int:
+            return 7
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
 
     @stator.compile
     def function(x: Tensor) -> Tensor:
-        # A set of objects, whose order follows from their addresses, can't be made again.
+        # A set whose elements have an equality of their own can't be made again.
         held = {Kept(), Kept()}
         seen.append(x.sum().tolist())
         return x * (len(held) - 1)

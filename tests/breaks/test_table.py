@@ -114,10 +114,17 @@ def test_an_exception_that_is_alive_at_a_break() -> None:
 
 
 def test_what_cannot_be_rebuilt() -> None:
-    """SB008: a set of objects, in the order of their addresses, is alive where the graph breaks."""
+    """SB008: a set of objects with an equality of their own is alive where the graph breaks."""
+
+    class Part:
+        def __hash__(self) -> int:
+            return 7
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
 
     def fn(x: Tensor) -> Tensor:
-        parts = {Exception(), Exception()}
+        parts = {Part(), Part()}
         print(end="")
         return x + len(parts)
 
