@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::heap::set_table::Table;
-use stator_cpython::heap::types;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::{generic, ops, reduced};
@@ -269,7 +268,6 @@ impl Finish<'_> {
             // A tensor's hash is its address, which PyTorch's own function says.
             Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function | Kind::Tensor => true,
             Kind::Module | Kind::TorchCallable => true,
-            Kind::Object => types::compares_by_identity(object),
             Kind::Builtin => !self.state.is_own_method(object),
             Kind::Tuple => heap::is_constant(object),
             _ => false,
