@@ -452,7 +452,7 @@ def test_a_call_with_keywords_that_is_given_back_to_cpython() -> None:
     """Its names come from an instruction of their own, which CPython executes again."""
 
     def program(x: torch.Tensor) -> Any:
-        return sorted([3, 1, 2], key=lambda key: -key), x + 1
+        return sorted([3, 1, 2], reverse=True), x + 1
 
     with _testing.inject("look", 0) as passed:
         stator.compile(program)(torch.ones(2))
