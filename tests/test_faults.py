@@ -452,7 +452,7 @@ def test_a_call_with_keywords_that_is_given_back_to_cpython() -> None:
     """Its names come from an instruction of their own, which CPython executes again."""
 
     def program(x: torch.Tensor) -> Any:
-        return sorted([3, 1, 2], reverse=True), x + 1
+        return sorted([3, 1, 2], key=lambda key: -key), x + 1
 
     with _testing.inject("look", 0) as passed:
         stator.compile(program)(torch.ones(2))
@@ -460,6 +460,24 @@ def test_a_call_with_keywords_that_is_given_back_to_cpython() -> None:
         fast = stator.compile(program)
         with pytest.warns(stator.InternalErrorWarning), _testing.inject("look", number):
             assert repr(fast(torch.ones(2))) == "([3, 2, 1], tensor([2., 2.]))"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: sorted([x * 3, x, x * 2], key=lambda y: y.sum()),
+        lambda x: max([1, 3, 2], key=lambda number: x.sum().item() * number),
+        lambda x: any(y.sum() > 3 for y in [x, x * 2]),
+    ],
+)
+def test_looks_within_c_code_that_asks(program: Any) -> None:
+    expected = repr(program(torch.ones(2)))
+    with _testing.inject("look", 0) as passed:
+        stator.compile(program)(torch.ones(2))
+    for number in range(1, passed.times + 1):
+        fast = stator.compile(program)
+        with pytest.warns(stator.InternalErrorWarning), _testing.inject("look", number):
+            assert repr(fast(torch.ones(2))) == expected
 
 
 def test_what_the_call_raises_goes_before() -> None:

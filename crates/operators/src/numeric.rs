@@ -1,5 +1,6 @@
 //! How a trace follows builtin functions, and those of `math`, through symbolic numbers.
 
+use stator_bytecode::CompareOp;
 use stator_shapes::{FloatUnary, Rounding};
 
 /// What a function makes of numbers, in terms that a trace has symbols for.
@@ -44,6 +45,16 @@ pub enum Numeric {
 }
 
 impl Numeric {
+    /// Of a function that picks one of what it's given: how that compares with the others.
+    #[must_use]
+    pub fn extreme(self) -> Option<CompareOp> {
+        match self {
+            Self::Least => Some(CompareOp::Lt),
+            Self::Greatest => Some(CompareOp::Gt),
+            _ => None,
+        }
+    }
+
     /// Whether a function of `math` asks its arguments for their `__float__`, where they are no numbers.
     #[must_use]
     pub fn takes_floats(self) -> bool {

@@ -4,7 +4,6 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyRange};
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::CompareOp;
@@ -18,18 +17,18 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::numbers::orders::known_flag;
-use crate::recorder::numbers::read_tensors::LONGEST;
+use crate::recorder::numbers::read_tensors::{LONGEST, single};
 use crate::recorder::reads::whole_containers::is_plain;
 
-/// How a key may be compared.
+/// How keys may be compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Key {
-    /// It's the same in each replay.
+enum Keys {
+    /// They are the same in each replay.
     Plain,
-    /// A number, or a tensor with one, that may differ.
-    Number,
-    /// Anything else.
-    Other,
+    /// Numbers, or tensors with one, that may differ.
+    Numbers,
+    /// In a way that the trace doesn't follow: it has ended.
+    Unknown,
 }
 
 impl Recorder {
@@ -41,12 +40,11 @@ impl Recorder {
         let Call { frame, callable, args, names } = call;
         let names = heap::tuple_items(names?);
         let numeric = self.functions.numeric(callable)?;
+        let op = numeric.extreme();
         let is_sort = numeric == Numeric::Sorted;
-        let op = match numeric {
-            Numeric::Least => CompareOp::Lt,
-            Numeric::Greatest | Numeric::Sorted => CompareOp::Gt,
-            _ => return None,
-        };
+        if op.is_none() && !is_sort {
+            return None;
+        }
         let [sequence, named @ ..] = args else { return None };
         if named.len() != names.len() || self.is_stopped() || !self.session.takes_steps() {
             return None;
@@ -64,9 +62,9 @@ impl Recorder {
             Ok(items) => items,
             Err(raised) => return Some(Err(raised)),
         };
-        Some(match is_sort {
-            true => self.sorted_by(frame, key, &items, is_reverse),
-            false => self.extreme_by(frame, key, op, &items),
+        Some(match op {
+            None => self.sorted_by(frame, key, &items, is_reverse),
+            Some(op) => self.extreme_by(frame, key, op, &items),
         })
     }
 
@@ -97,47 +95,49 @@ impl Recorder {
         key: Borrowed<'_, 'py>,
         item: &Object<'py>,
     ) -> Result<Object<'py>> {
-        self.links.clear();
-        let _collecting = self.collecting(frame);
-        self.call_object(Call::new(frame, key, &[item.as_borrowed()]))
+        let args = [item.as_borrowed()];
+        let call = Call::new(frame, key, &args);
+        let recorded = || {
+            self.links.clear();
+            let _collecting = self.collecting(frame);
+            self.call_object(call)
+        };
+        self.part(frame.py(), recorded, || call.natively())
     }
 
-    fn kind_of_key(&self, key: Borrowed<'_, '_>) -> Key {
-        let is_single =
-            |info: tensor::TensorInfo| info.is_plain() && info.sizes.iter().all(|size| *size == 1);
+    /// How keys may be compared; ends the trace if it doesn't follow that.
+    fn kind_of_keys(&self, frame: &Frame<'_>, keys: &[&Object<'_>]) -> Keys {
+        let keys: Vec<_> = keys.iter().map(|key| key.as_borrowed()).collect();
+        let found = self.guarded(frame.py(), || {
+            if self.is_stopped() {
+                return Keys::Unknown;
+            }
+            if keys.iter().all(|key| self.is_plain_key(*key)) {
+                self.concrete(frame, &keys, "put in order");
+                return if self.is_stopped() { Keys::Unknown } else { Keys::Plain };
+            }
+            let is_number = |key: &Borrowed<'_, '_>| match self.kind(*key) {
+                Kind::Tensor => single(*key).is_some(),
+                _ => heap::is_number(*key),
+            };
+            if keys.iter().all(is_number) {
+                return Keys::Numbers;
+            }
+            self.stop(frame, Reason::DataRead, "keys that are no numbers");
+            Keys::Unknown
+        });
+        found.unwrap_or(Keys::Unknown)
+    }
+
+    /// Whether a key has no numbers that may differ.
+    fn is_plain_key(&self, key: Borrowed<'_, '_>) -> bool {
         if self.kind(key) == Kind::Tensor {
-            return if tensor::info(key).is_some_and(is_single) { Key::Number } else { Key::Other };
+            return false;
         }
         let mut state = self.state.borrow_mut();
         let mut numbers = Vec::new();
         state.numbers_in(key, 0, &mut numbers);
-        match numbers.is_empty() {
-            true if is_plain(&mut state, key) => Key::Plain,
-            false if heap::is_number(key) => Key::Number,
-            _ => Key::Other,
-        }
-    }
-
-    /// Whether keys can be compared; ends the trace if not.
-    fn are_comparable(&self, frame: &Frame<'_>, keys: &[Object<'_>]) -> bool {
-        if self.is_stopped() {
-            return false;
-        }
-        let kinds: Vec<Key> = keys.iter().map(|key| self.kind_of_key(key.as_borrowed())).collect();
-        if kinds.iter().all(|kind| *kind == Key::Plain) {
-            let keys: Vec<_> = keys.iter().map(Bound::as_borrowed).collect();
-            self.concrete(frame, &keys, "put in order");
-            return !self.is_stopped();
-        }
-        let is_fine = kinds.iter().zip(keys).all(|(kind, key)| match kind {
-            Key::Plain => heap::is_number(key.as_borrowed()),
-            Key::Number => true,
-            Key::Other => false,
-        });
-        if !is_fine {
-            self.stop(frame, Reason::DataRead, "keys that are no numbers");
-        }
-        is_fine
+        numbers.is_empty() && is_plain(&mut state, key)
     }
 
     /// As CPython looks for it: whichever comes before the best so far.
@@ -152,19 +152,12 @@ impl Recorder {
         let mut greatest = self.key_of(frame, key, &best)?;
         for item in &items[1..] {
             let next = self.key_of(frame, key, item)?;
-            let pair = [next, greatest];
-            let is_traced = self.are_comparable(frame, &pair);
-            let is_plain = pair.iter().all(|key| self.kind_of_key(key.as_borrowed()) == Key::Plain);
-            let [next, before] = pair;
-            let operands = (next.as_borrowed(), before.as_borrowed());
-            let is_better = if is_traced && !is_plain {
-                let answer = self.compare_op(frame, op, operands.0, operands.1)?;
-                self.truth_of(frame, answer.as_borrowed())?
-            } else {
-                ops::truth(ops::compare(op, operands.0, operands.1)?.as_borrowed())?
+            let is_better = match self.kind_of_keys(frame, &[&next, &greatest]) {
+                Keys::Numbers => self.decided_key(frame, op, &next, &greatest)?,
+                Keys::Plain | Keys::Unknown => is_ordered(op, &next, &greatest)?,
             };
-            greatest = if is_better { next } else { before };
             if is_better {
+                greatest = next;
                 best = item.clone();
             }
         }
@@ -183,12 +176,12 @@ impl Recorder {
         for item in items {
             keys.push(self.key_of(frame, key, item)?);
         }
-        let is_traced = self.are_comparable(frame, &keys);
+        let kind = self.kind_of_keys(frame, &keys.iter().collect::<Vec<_>>());
         let order = {
-            let _native = is_traced.then(|| Suspended::new(py));
+            let _native = (kind != Keys::Unknown).then(|| Suspended::new(py));
             order_of(py, &keys, is_reverse).map_err(|error| Raised::set(py, error))
         }?;
-        if is_traced {
+        if kind == Keys::Numbers {
             self.decide_order(frame, &keys, &order, is_reverse)?;
         }
         let sorted = PyList::new(py, order.iter().map(|place| &items[*place]));
@@ -216,22 +209,36 @@ impl Recorder {
                 (true, true) => CompareOp::Ge,
                 (false, true) => CompareOp::Gt,
             };
-            let operands = (keys[first].as_borrowed(), keys[second].as_borrowed());
-            if self.kind_of_key(operands.0) == Key::Plain
-                && self.kind_of_key(operands.1) == Key::Plain
-            {
-                continue;
-            }
-            let answer = self.compare_op(frame, op, operands.0, operands.1)?;
-            if !self.truth_of(frame, answer.as_borrowed())? {
-                self.stop(frame, Reason::DataRead, "the order of a NaN");
-            }
-            if self.is_stopped() {
-                break;
+            let pair = [&keys[first], &keys[second]];
+            let is_asked = self.guarded(frame.py(), || {
+                !self.is_stopped() && !pair.iter().all(|key| self.is_plain_key(key.as_borrowed()))
+            });
+            if is_asked == Some(true) && !self.decided_key(frame, op, pair[0], pair[1])? {
+                self.behind(frame, || self.stop(frame, Reason::DataRead, "the order of a NaN"));
             }
         }
         Ok(())
     }
+
+    /// Whether two keys compare so: a decision.
+    fn decided_key<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: &Object<'py>,
+        right: &Object<'py>,
+    ) -> Result<bool> {
+        let (py, operands) = (frame.py(), (left.as_borrowed(), right.as_borrowed()));
+        let compare = || self.compare_op(frame, op, operands.0, operands.1);
+        let answer = self.part(py, compare, || ops::compare(op, operands.0, operands.1))?;
+        let answer = answer.as_borrowed();
+        self.part(py, || self.truth_of(frame, answer), || ops::truth(answer))
+    }
+}
+
+/// Whether two keys compare so, as Python says.
+fn is_ordered(op: CompareOp, left: &Object<'_>, right: &Object<'_>) -> Result<bool> {
+    ops::truth(ops::compare(op, left.as_borrowed(), right.as_borrowed())?.as_borrowed())
 }
 
 /// The places of keys in their order.

@@ -163,8 +163,12 @@ impl Recorder {
             _ => false,
         };
         let result = run();
-        if is_ready && let Ok(mut state) = self.state.try_borrow_mut() {
-            state.exits.end_around();
+        if is_ready {
+            self.behind(frame, || {
+                if let Ok(mut state) = self.state.try_borrow_mut() {
+                    state.exits.end_around();
+                }
+            });
         }
         result
     }

@@ -360,7 +360,7 @@ impl State {
 }
 
 /// What is known of a tensor that PyTorch itself computes with, and that has one element.
-fn single(tensor: Borrowed<'_, '_>) -> Option<TensorInfo> {
+pub(in crate::recorder) fn single(tensor: Borrowed<'_, '_>) -> Option<TensorInfo> {
     let info = tensor::info(tensor)?;
     (info.is_plain() && info.sizes.iter().all(|size| *size == 1)).then_some(info)
 }

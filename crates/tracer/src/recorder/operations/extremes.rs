@@ -2,15 +2,14 @@
 
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, CompareOp};
 
-use crate::functions::Numeric;
 use crate::recorder::Recorder;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::numbers::read_tensors::single;
 
 impl Recorder {
     /// The least or greatest of what is given, if tensors are among it; `None`: it's something else.
@@ -24,17 +23,9 @@ impl Recorder {
         if others.is_empty() || !args.iter().any(is_tensor) {
             return None;
         }
-        let op = match self.functions.numeric(callable)? {
-            Numeric::Least => CompareOp::Lt,
-            Numeric::Greatest => CompareOp::Gt,
-            _ => return None,
-        };
-        let is_single = |arg: &Borrowed<'_, '_>| {
-            tensor::info(*arg)
-                .is_some_and(|info| info.is_plain() && info.sizes.iter().all(|size| *size == 1))
-        };
+        let op = self.functions.numeric(callable)?.extreme()?;
         let is_plain = |arg: &Borrowed<'_, '_>| {
-            if is_tensor(arg) { is_single(arg) } else { heap::is_number(*arg) }
+            if is_tensor(arg) { single(*arg).is_some() } else { heap::is_number(*arg) }
         };
         if !args.iter().all(is_plain) || !self.session.is_replayed() || !self.is_untouched(frame) {
             return None;
