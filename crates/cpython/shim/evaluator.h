@@ -54,22 +54,19 @@ void stator_set_stand_in(PyObject *object, int unit, PyObject *caller) {
     frame->previous = caller == NULL ? NULL : ((PyFrameObject *)caller)->f_frame;
 }
 
-/* Lets such a frame be called by the thread's current one. */
-void stator_call_stand_in(PyThreadState *thread, PyObject *object) {
-    ((PyFrameObject *)object)->f_frame->previous = CURRENT_FRAME(thread);
-}
-
-/* Makes such a frame the thread's current one, though it is nowhere on the stack. Gives the one that was. */
-void *stator_step_onto(PyThreadState *thread, PyObject *object) {
+/* Makes such a frame the thread's current one, though it is nowhere on the stack; `outermost`, from which calls lead to
+ * it, is called by the one that was, which this gives. */
+void *stator_step_onto(PyThreadState *thread, PyObject *object, PyObject *outermost) {
     _PyInterpreterFrame *before = CURRENT_FRAME(thread);
+    ((PyFrameObject *)outermost)->f_frame->previous = before;
     CURRENT_FRAME(thread) = ((PyFrameObject *)object)->f_frame;
     return before;
 }
 
-/* Such a frame is called by none. */
-void stator_leave_stand_in(PyObject *object) { ((PyFrameObject *)object)->f_frame->previous = NULL; }
-
-void stator_step_back(PyThreadState *thread, void *before) { CURRENT_FRAME(thread) = before; }
+void stator_step_back(PyThreadState *thread, void *before, PyObject *outermost) {
+    CURRENT_FRAME(thread) = before;
+    ((PyFrameObject *)outermost)->f_frame->previous = NULL;
+}
 
 /* Nobody calls from such a frame any more. Whoever has kept it finds the one that called it. */
 void stator_retire_stand_in(PyObject *object, PyObject *caller) {

@@ -150,10 +150,16 @@ unsafe extern "C" {
         unit: c_int,
     ) -> *mut PyObject;
     pub fn stator_set_stand_in(frame: *mut PyObject, unit: c_int, caller: *mut PyObject);
-    pub fn stator_call_stand_in(thread: *mut PyThreadState, frame: *mut PyObject);
-    pub fn stator_step_onto(thread: *mut PyThreadState, frame: *mut PyObject) -> *mut c_void;
-    pub fn stator_leave_stand_in(frame: *mut PyObject);
-    pub fn stator_step_back(thread: *mut PyThreadState, before: *mut c_void);
+    pub fn stator_step_onto(
+        thread: *mut PyThreadState,
+        frame: *mut PyObject,
+        outermost: *mut PyObject,
+    ) -> *mut c_void;
+    pub fn stator_step_back(
+        thread: *mut PyThreadState,
+        before: *mut c_void,
+        outermost: *mut PyObject,
+    );
     pub fn stator_retire_stand_in(frame: *mut PyObject, caller: *mut PyObject);
     pub fn PyTraceBack_Here(frame: *mut PyObject) -> c_int;
     pub fn PyFrame_FastToLocalsWithError(frame: *mut PyObject) -> c_int;

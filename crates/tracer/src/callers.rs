@@ -17,8 +17,9 @@ use stator_graph::{Graph, StackId};
 /// What a trace knows of its frames.
 #[derive(Debug)]
 pub struct Callers {
-    /// Code objects, and the global variables that each is evaluated with.
-    codes: Box<[(Py<PyAny>, Py<PyAny>)]>,
+    codes: Vec<Py<PyAny>>,
+    /// The global variables that each is evaluated with.
+    globals: Vec<Py<PyAny>>,
     /// Nobody's while no replay calls from them: two threads may replay the same trace.
     idle: Mutex<Option<Box<Frames>>>,
 }
@@ -35,8 +36,25 @@ struct Frames {
 impl Callers {
     /// Of these code objects, and the global variables that each is evaluated with.
     #[must_use]
-    pub fn new(codes: impl Iterator<Item = Py<PyAny>>, globals: Vec<Py<PyAny>>) -> Self {
-        Self { codes: codes.zip(globals).collect(), idle: Mutex::new(None) }
+    pub fn new(codes: Vec<Py<PyAny>>, globals: Vec<Py<PyAny>>) -> Self {
+        Self { codes, globals, idle: Mutex::new(None) }
+    }
+
+    /// The code objects, by their numbers in places.
+    #[must_use]
+    pub fn codes(&self) -> &[Py<PyAny>] {
+        &self.codes
+    }
+
+    /// A code object, by its number, and the global variables that it is evaluated with.
+    #[must_use]
+    pub fn code<'py>(
+        &self,
+        py: Python<'py>,
+        number: u32,
+    ) -> Option<(Code<'py>, &Bound<'py, PyDict>)> {
+        let code = Code::of(self.codes.get(number as usize)?.bind_borrowed(py))?;
+        Some((code, self.globals.get(number as usize)?.bind(py).cast().ok()?))
     }
 
     /// Shows the garbage collector what they hold.
@@ -44,7 +62,7 @@ impl Callers {
     /// # Errors
     /// What `visit` says.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.codes.iter().try_for_each(|(_, globals)| visit.call(globals))?;
+        self.globals.iter().try_for_each(|globals| visit.call(globals))?;
         // Who has locked it has the GIL: not now.
         let Ok(idle) = self.idle.try_lock() else { return Ok(()) };
         let frames = idle.iter().flat_map(|frames| frames.waiting.iter().chain(&frames.innermost));
@@ -56,9 +74,8 @@ impl Callers {
     }
 
     fn frame(&self, py: Python<'_>, code: u32) -> Option<StandIn> {
-        let (code, globals) = self.codes.get(code as usize)?;
-        let code = Code::of(code.bind_borrowed(py))?;
-        match StandIn::new(&code, globals.bind(py).cast::<PyDict>().ok()?) {
+        let (code, globals) = self.code(py, code)?;
+        match StandIn::new(&code, globals) {
             Ok(frame) => Some(frame),
             Err(raised) => {
                 raised.clear(py);

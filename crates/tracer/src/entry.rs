@@ -457,7 +457,7 @@ impl Entry {
     /// The graph as code.
     #[must_use]
     pub fn graph_code(&self, py: Python<'_>) -> String {
-        let places = ShownPlaces(Places { py, codes: &self.traced.codes });
+        let places = ShownPlaces(Places { py, codes: self.traced.callers.codes() });
         print::graph_code(self.readable(), &places)
     }
 
@@ -562,7 +562,7 @@ impl Entry {
     }
 
     fn place(&self, py: Python<'_>, (code, unit): (u32, u32)) -> Option<String> {
-        let places = Places { py, codes: &self.traced.codes };
+        let places = Places { py, codes: self.traced.callers.codes() };
         let (file, line, _) = places.place(code, unit)?;
         Some(format!("{}:{line}: {}", shown_path(&file), source_line(py, &file, line)))
     }

@@ -121,7 +121,7 @@ pub fn is_interrupted(
 }
 
 fn handlers<'a, 'py>(py: Python<'py>, traced: &'a Traced) -> Handlers<'a, 'py> {
-    Handlers { py, graph: &traced.graph, codes: &traced.codes, plain: &traced.plain_withs }
+    Handlers { py, graph: &traced.graph, codes: traced.callers.codes(), plain: &traced.plain_withs }
 }
 
 impl Plan {

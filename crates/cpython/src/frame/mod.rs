@@ -4,12 +4,12 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use pyo3::exceptions::{PyRecursionError, PyTypeError};
-use pyo3::ffi::{self, PyObject};
+use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::code::Code;
-use crate::object::{Borrowed, Object};
+use crate::object::{Borrowed, Object, references};
 use crate::opcode::NULL_IS_ABOVE;
 use crate::raised::{Raised, Result};
 use crate::thread::c_stack::{self, Room};
@@ -249,9 +249,7 @@ impl<'py> Frame<'py> {
 
     /// Whether anybody but the frame has its object.
     pub fn is_held(&self) -> bool {
-        let object = self.fields().frame_object;
-        // SAFETY: null, or a live object, which the frame owns.
-        !object.is_null() && unsafe { ffi::Py_REFCNT(object) } > 1
+        self.borrow_opt(self.fields().frame_object).is_some_and(|object| references(object) > 1)
     }
 
     /// Who owns the frame's memory.

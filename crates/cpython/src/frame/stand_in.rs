@@ -91,14 +91,13 @@ impl StandIn {
         call: impl FnOnce() -> R,
     ) -> R {
         let thread = Thread::current(py);
-        let outermost = outermost.as_ref().map_or(&self.frame, |outermost| &outermost.frame);
+        let outermost =
+            outermost.as_ref().map_or(&self.frame, |outermost| &outermost.frame).as_ptr();
         // SAFETY: the current thread's state, and frame objects made by `stand_in`. `&mut` says that no other call is
         // made from them. They are left in `drop`, while the frame that is current now is still that.
-        let _standing = unsafe {
-            shim::stator_call_stand_in(thread.as_ptr(), outermost.as_ptr());
-            let before = shim::stator_step_onto(thread.as_ptr(), self.frame.as_ptr());
-            Standing { thread, before, outermost: outermost.as_ptr() }
-        };
+        let before =
+            unsafe { shim::stator_step_onto(thread.as_ptr(), self.frame.as_ptr(), outermost) };
+        let _standing = Standing { thread, before, outermost };
         call()
     }
 }
@@ -120,9 +119,6 @@ struct Standing<'py> {
 impl Drop for Standing<'_> {
     fn drop(&mut self) {
         // SAFETY: what the call has linked, it has unlinked; the frame objects are alive (see `StandIn::call`).
-        unsafe {
-            shim::stator_step_back(self.thread.as_ptr(), self.before);
-            shim::stator_leave_stand_in(self.outermost);
-        }
+        unsafe { shim::stator_step_back(self.thread.as_ptr(), self.before, self.outermost) };
     }
 }

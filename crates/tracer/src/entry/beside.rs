@@ -120,7 +120,7 @@ impl Entry {
         graph: &Graph,
     ) -> PyResult<Bound<'py, PyList>> {
         let reference = modules::import(py, "stator._fx.graphs")?.getattr("Reference")?;
-        let places = Places { py, codes: &self.traced.codes };
+        let places = Places { py, codes: self.traced.callers.codes() };
         let _deferred = Deferred::new(py);
         let objects = &self.traced.graph_objects;
         let sources = &self.traced.sources;
@@ -390,7 +390,7 @@ impl Entry {
 
     /// Where the graph's first operation stands, as in a traceback.
     pub(super) fn beginning(&self, py: Python<'_>) -> Option<String> {
-        let places = Places { py, codes: &self.traced.codes };
+        let places = Places { py, codes: self.traced.callers.codes() };
         let graph: &Graph = self.readable();
         let stacks = graph.shown_nodes().filter_map(|id| graph.node(id).stack);
         let mut traces = stacks.map(|stack| stack_trace(graph.stacks(), stack, &places));

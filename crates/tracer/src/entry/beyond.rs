@@ -17,7 +17,7 @@ impl Entry {
     #[must_use]
     pub fn beyond_graph(&self, py: Python<'_>) -> Vec<Beyond> {
         let traced = &self.traced;
-        let places = Places { py, codes: &traced.codes };
+        let places = Places { py, codes: traced.callers.codes() };
         let place = |(code, unit)| places.place(code, unit);
         let mut found: Vec<Beyond> = Vec::new();
         for store in &traced.effects {

@@ -95,7 +95,7 @@ impl Entry {
         done.running = None;
         let _deferred = Deferred::new(py);
         let restored = rollback::restore_modes(py, &traced.graph, &traced.guards, Some(node));
-        tracebacks::lead_in(py, &error, &traced.graph, &traced.codes, node);
+        tracebacks::lead_in(py, &error, &traced.graph, &traced.callers, node);
         Some(Replay::Failed(restored.err().unwrap_or(error)).into())
     }
 }

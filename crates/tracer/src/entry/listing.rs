@@ -222,7 +222,8 @@ impl Listing<'_> {
 
     /// A code object that a frame recipe speaks of.
     fn code(&self, frame: &FrameRecipe) -> Option<Code<'_>> {
-        let found = self.traced.codes.iter().find(|code| code.as_ptr() as usize == frame.code)?;
+        let found =
+            self.traced.callers.codes().iter().find(|code| code.as_ptr() as usize == frame.code)?;
         Code::of(found.bind_borrowed(self.py))
     }
 

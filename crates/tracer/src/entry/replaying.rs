@@ -447,7 +447,7 @@ impl Entry {
         }
         if !is_undone {
             if let Some(failed) = failed.filter(|_| !is_code) {
-                tracebacks::lead_in(py, &error, &traced.graph, &traced.codes, failed);
+                tracebacks::lead_in(py, &error, &traced.graph, &traced.callers, failed);
             }
             return Ok(Replay::Failed(error).into());
         }

@@ -4,13 +4,12 @@
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyModule};
-use stator_cpython::code::Code;
 use stator_cpython::frame::stand_in;
 use stator_cpython::modules;
 use stator_cpython::object::Object;
 use stator_graph::{Graph, NodeId};
 
+use crate::callers::Callers;
 use crate::trace::TracebackEntry;
 
 /// An exception, and its traceback with frames as numbers, the outermost one first.
@@ -47,17 +46,16 @@ pub fn attach(innermost: &Object<'_>, count: usize, raised: &[Raised]) -> PyResu
 
 /// Puts the frames that the node was recorded in before those that an exception's traceback has. Nothing of them
 /// is left but where they stood. Best effort: without it the exception is the same.
-pub fn lead_in(py: Python<'_>, error: &PyErr, graph: &Graph, codes: &[Py<PyAny>], node: NodeId) {
+pub fn lead_in(py: Python<'_>, error: &PyErr, graph: &Graph, callers: &Callers, node: NodeId) {
     let lead = || -> PyResult<()> {
         let Some(stack) = graph.node(node).stack else { return Ok(()) };
         let class = modules::import(py, "types")?.getattr("TracebackType")?;
         let own = error.traceback(py).map(Bound::into_any);
         let mut traceback = own.unwrap_or_else(|| py.None().into_bound(py));
         for place in graph.stacks().walk(stack) {
-            let code = codes.get(place.code as usize).map(|code| code.bind_borrowed(py));
-            let Some(code) = code.and_then(Code::of) else { return Ok(()) };
+            let Some((code, globals)) = callers.code(py, place.code) else { return Ok(()) };
             let unit = place.instruction as usize;
-            let frame = stand_in(&code, &globals_of(&code, py)?, unit);
+            let frame = stand_in(&code, globals, unit);
             let frame = frame.map_err(|raised| raised.take(py))?;
             let line = code.line_of(unit).unwrap_or(0);
             traceback = class.call1((traceback, frame, 2 * unit, line))?;
@@ -66,18 +64,4 @@ pub fn lead_in(py: Python<'_>, error: &PyErr, graph: &Graph, codes: &[Py<PyAny>]
         Ok(())
     };
     let _ = lead();
-}
-
-/// The variables of the module that the code's file is of; none if that can't be found.
-fn globals_of<'py>(code: &Code<'py>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-    let file = code.filename();
-    let modules = modules::import(py, "sys")?.getattr("modules")?;
-    for module in modules.cast::<PyDict>()?.values() {
-        let Ok(module) = module.cast_into_exact::<PyModule>() else { continue };
-        if module.dict().get_item("__file__")?.is_some_and(|known| known.eq(file).unwrap_or(false))
-        {
-            return Ok(module.dict());
-        }
-    }
-    Ok(PyDict::new(py))
 }

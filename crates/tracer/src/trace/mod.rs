@@ -52,9 +52,7 @@ pub struct Traced {
     /// Of the frames that it began in and that have left, innermost first: the fast locals that held the
     /// same all the time.
     pub left: Box<[Box<[u32]>]>,
-    /// Code objects of places.
-    pub codes: Vec<Py<PyAny>>,
-    /// The frames that a replay's calls are made from.
+    /// Code objects of places, and the frames that a replay's calls are made from.
     pub callers: Arc<Callers>,
     /// Places of guards: index of the code object and unit.
     pub locations: Vec<(u32, u32)>,

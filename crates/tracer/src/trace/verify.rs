@@ -61,7 +61,7 @@ impl Traced {
     }
 
     fn code(&self, code: u32) -> Check {
-        inside("code object", code as usize, self.codes.len())
+        inside("code object", code as usize, self.callers.codes().len())
     }
 
     fn verify_leavings(&self) -> Check {
@@ -200,8 +200,7 @@ mod tests {
             exit_recipes: Recipes::new(),
             begins: None,
             left: Box::default(),
-            codes: Vec::new(),
-            callers: Arc::new(Callers::new(std::iter::empty(), Vec::new())),
+            callers: Arc::new(Callers::new(Vec::new(), Vec::new())),
             locations: Vec::new(),
             module_calls: Box::default(),
             writes_inputs: false,

@@ -302,7 +302,7 @@ impl<'s> Finish<'s> {
         let symbolic = state.finish_symbols();
         state.sources.shrink_to_fit();
         state.guards.shrink_to_fit();
-        let Kept { codes, callers, locations, module_calls } = state.frames.into_kept(py);
+        let Kept { callers, locations, module_calls } = state.frames.into_kept(py);
         let (left, begins) = state.roots.into_parts();
         let (exits, exit_recipes, rebuilt) = state.exits.into_parts();
         Ok(Traced {
@@ -319,7 +319,6 @@ impl<'s> Finish<'s> {
             exit_recipes,
             begins,
             left: left.into(),
-            codes,
             callers: Arc::new(callers),
             locations,
             module_calls,

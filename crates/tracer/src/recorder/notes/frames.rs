@@ -61,9 +61,7 @@ pub struct Frames {
 
 /// What a trace keeps of its frames: see [`crate::trace::Traced`].
 pub struct Kept {
-    /// The code objects.
-    pub codes: Vec<Py<PyAny>>,
-    /// Frames of them.
+    /// The code objects, and what their frames are made of.
     pub callers: Callers,
     /// The places of guards.
     pub locations: Vec<(u32, u32)>,
@@ -213,9 +211,8 @@ impl Frames {
             ModuleCall { stack, source: *source, class: class.clone_ref(py) }
         };
         let module_calls = self.module_calls.into_iter().map(call).collect();
-        let codes = self.codes.iter().map(|code| code.clone_ref(py));
-        let callers = Callers::new(codes, self.globals);
-        Kept { codes: self.codes, callers, locations: self.read, module_calls }
+        let callers = Callers::new(self.codes, self.globals);
+        Kept { callers, locations: self.read, module_calls }
     }
 }
 
