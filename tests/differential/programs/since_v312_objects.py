@@ -21,16 +21,6 @@ WIDTH = 12
 LIMIT = 3
 
 
-def _factor(*_: Any) -> None:
-    global FACTOR
-    FACTOR = 5.0
-
-
-def _width(*_: Any) -> None:
-    global WIDTH
-    WIDTH = 20
-
-
 def _limit(*_: Any) -> None:
     global LIMIT
     LIMIT = 5
