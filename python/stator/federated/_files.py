@@ -10,6 +10,19 @@ from pathlib import Path
 from typing import IO
 
 
+def directory(root: str | os.PathLike[str], prefix: str) -> Path:
+    """The directory of files whose names begin with `prefix`; it is made if it isn't there."""
+    if not os.fspath(root):
+        raise ValueError("`root_dir` is to be the path of a directory, and is empty.")
+    if os.sep in prefix:
+        raise ValueError(
+            f"`prefix` is to be the beginning of a file's name, without {os.sep!r}: {prefix!r}."
+        )
+    path = Path(root)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def write_whole(
     path: str | os.PathLike[str],
     write: Callable[[IO[bytes]], None],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from stator.federated._files import sync_directory
+from stator.federated._files import directory, sync_directory
 from stator.federated.program._archive import Archive, Written, as_it_is, read_archive
 from stator.federated.program.release_manager import (
     ReleasableStructure,
@@ -38,14 +38,7 @@ class ArrayFileReleaseManager(ReleaseManager[ReleasableStructure, int | str]):
     """
 
     def __init__(self, root_dir: str | os.PathLike[str], prefix: str = "release_") -> None:
-        if not os.fspath(root_dir):
-            raise ValueError("`root_dir` is to be the path of a directory, and is empty.")
-        if os.sep in prefix:
-            raise ValueError(
-                f"`prefix` is to be the beginning of a file's name, without {os.sep!r}: {prefix!r}."
-            )
-        self._root = Path(root_dir)
-        self._root.mkdir(parents=True, exist_ok=True)
+        self._root = directory(root_dir, prefix)
         self._prefix = prefix
 
     async def release(self, value: ReleasableStructure, key: int | str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stator.federated._abstract import Serializable
-from stator.federated._files import sync_directory, unfinished_name
+from stator.federated._files import directory, sync_directory, unfinished_name
 from stator.federated.program import structure_utils
 from stator.federated.program._archive import Archive, Written, as_it_is, read_archive
 from stator.federated.program.program_state_manager import (
@@ -57,16 +57,9 @@ class FileProgramStateManager(ProgramStateManager[ProgramStateStructure]):
         keep_first: bool = True,
         keep_every_k: int = 1,
     ) -> None:
-        if not os.fspath(root_dir):
-            raise ValueError("`root_dir` is to be the path of a directory, and is empty.")
-        if os.sep in prefix:
-            raise ValueError(
-                f"`prefix` is to be the beginning of a file's name, without {os.sep!r}: {prefix!r}."
-            )
         if keep_every_k < 1:
             raise ValueError(f"`keep_every_k` is to be 1 or more, not {keep_every_k!r}.")
-        self._root = Path(root_dir)
-        self._root.mkdir(parents=True, exist_ok=True)
+        self._root = directory(root_dir, prefix)
         self._prefix = prefix
         self._keep_total = keep_total
         self._keep_first = keep_first
