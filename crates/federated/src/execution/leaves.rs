@@ -4,34 +4,54 @@ use super::value::Value;
 use crate::error::{Class, Error};
 use crate::types::{TensorType, Type, TypeKind};
 
+/// What a place of a value that is being built becomes.
+enum Opened<T, L> {
+    /// A struct of these places.
+    Struct(Vec<T>),
+    /// This.
+    Value(Value<L>),
+}
+
+/// The value at a place, of which `open` says what it becomes: the first places first. No recursion.
+fn built<T, L, E>(
+    root: T,
+    mut open: impl FnMut(T) -> Result<Opened<T, L>, E>,
+) -> Result<Value<L>, E> {
+    enum Todo<T> {
+        Visit(T),
+        Build(usize),
+    }
+    let mut todo = vec![Todo::Visit(root)];
+    let mut done: Vec<Value<L>> = Vec::new();
+    while let Some(next) = todo.pop() {
+        match next {
+            Todo::Build(fields) => {
+                let fields = done.split_off(done.len() - fields);
+                done.push(Value::structure(fields));
+            }
+            Todo::Visit(place) => match open(place)? {
+                Opened::Value(value) => done.push(value),
+                Opened::Struct(places) => {
+                    todo.push(Todo::Build(places.len()));
+                    todo.extend(places.into_iter().rev().map(Todo::Visit));
+                }
+            },
+        }
+    }
+    Ok(done.pop().expect("the root is left"))
+}
+
 /// The value of type `ty` whose parts that are no structs `part` makes, one after the other.
 pub fn of_type<L, E>(
     ty: &Type,
     mut part: impl FnMut(&Type) -> Result<Value<L>, E>,
 ) -> Result<Value<L>, E> {
-    enum Todo<'a> {
-        Visit(&'a Type),
-        Build(usize),
-    }
-    let mut todo = vec![Todo::Visit(ty)];
-    let mut done: Vec<Value<L>> = Vec::new();
-    while let Some(next) = todo.pop() {
-        match next {
-            Todo::Build(count) => {
-                let fields = done.split_off(done.len() - count);
-                done.push(Value::structure(fields));
-            }
-            Todo::Visit(ty) => match ty.as_struct() {
-                Some(structure) => {
-                    todo.push(Todo::Build(structure.len()));
-                    let fields = structure.fields().iter().rev();
-                    todo.extend(fields.map(|field| Todo::Visit(&field.ty)));
-                }
-                None => done.push(part(ty)?),
-            },
+    built(ty, |ty| match ty.as_struct() {
+        Some(structure) => {
+            Ok(Opened::Struct(structure.fields().iter().map(|field| &field.ty).collect()))
         }
-    }
-    Ok(done.pop().expect("the root is left"))
+        None => part(ty).map(Opened::Value),
+    })
 }
 
 /// The value of type `ty`, a struct of tensors, whose tensors `leaf` makes from those at the same
@@ -53,45 +73,31 @@ pub(super) fn columns<'a, L: 'a, E: From<Error>>(
     items: impl IntoIterator<Item = &'a Value<L>>,
     mut leaf: impl FnMut(&TensorType, &[&L]) -> Result<L, E>,
 ) -> Result<Value<L>, E> {
-    enum Todo<'a, L> {
-        Visit(&'a Type, Vec<&'a Value<L>>),
-        Build(usize),
-    }
-    let mut todo = vec![Todo::Visit(ty, items.into_iter().collect())];
-    let mut done: Vec<Value<L>> = Vec::new();
-    while let Some(next) = todo.pop() {
-        match next {
-            Todo::Build(fields) => {
-                let fields = done.split_off(done.len() - fields);
-                done.push(Value::structure(fields));
+    built((ty, items.into_iter().collect()), |(ty, column): (&Type, Vec<&'a Value<L>>)| {
+        match ty.kind() {
+            TypeKind::Tensor(tensor) => {
+                let leaves = column.into_iter().map(|value| match value {
+                    Value::Leaf(leaf) => Ok(leaf),
+                    other => Err(unlike(ty, other)),
+                });
+                let leaves = leaves.collect::<Result<Vec<_>, _>>()?;
+                Ok(Opened::Value(Value::Leaf(leaf(tensor, &leaves)?)))
             }
-            Todo::Visit(ty, column) => match ty.kind() {
-                TypeKind::Tensor(tensor) => {
-                    let leaves = column.into_iter().map(|value| match value {
-                        Value::Leaf(leaf) => Ok(leaf),
-                        other => Err(unlike(ty, other)),
-                    });
-                    let leaves = leaves.collect::<Result<Vec<_>, _>>()?;
-                    done.push(Value::Leaf(leaf(tensor, &leaves)?));
-                }
-                TypeKind::Struct(structure) => {
-                    let count = structure.len();
-                    let rows = column.into_iter().map(|value| match value {
-                        Value::Struct(fields) if fields.len() == count => Ok(&**fields),
-                        other => Err(unlike(ty, other)),
-                    });
-                    let rows = rows.collect::<Result<Vec<_>, _>>()?;
-                    todo.push(Todo::Build(count));
-                    for (at, field) in structure.fields().iter().enumerate().rev() {
-                        let column = rows.iter().map(|row| &row[at]).collect();
-                        todo.push(Todo::Visit(&field.ty, column));
-                    }
-                }
-                _ => return Err(not_tensors(ty).into()),
-            },
+            TypeKind::Struct(structure) => {
+                let count = structure.len();
+                let rows = column.into_iter().map(|value| match value {
+                    Value::Struct(fields) if fields.len() == count => Ok(&**fields),
+                    other => Err(unlike(ty, other)),
+                });
+                let rows = rows.collect::<Result<Vec<_>, _>>()?;
+                let fields = structure.fields().iter().enumerate();
+                let places = fields
+                    .map(|(at, field)| (&field.ty, rows.iter().map(|row| &row[at]).collect()));
+                Ok(Opened::Struct(places.collect()))
+            }
+            _ => Err(not_tensors(ty).into()),
         }
-    }
-    Ok(done.pop().expect("the root is left"))
+    })
 }
 
 pub(super) fn not_tensors(ty: &Type) -> Error {
@@ -109,24 +115,8 @@ pub(super) fn rebuild<L, E>(
     value: &Value<L>,
     mut part: impl FnMut(&Value<L>) -> Result<Value<L>, E>,
 ) -> Result<Value<L>, E> {
-    enum Todo<'a, L> {
-        Visit(&'a Value<L>),
-        Build(usize),
-    }
-    let mut todo = vec![Todo::Visit(value)];
-    let mut done: Vec<Value<L>> = Vec::new();
-    while let Some(next) = todo.pop() {
-        match next {
-            Todo::Build(fields) => {
-                let fields = done.split_off(done.len() - fields);
-                done.push(Value::structure(fields));
-            }
-            Todo::Visit(Value::Struct(fields)) => {
-                todo.push(Todo::Build(fields.len()));
-                todo.extend(fields.iter().rev().map(Todo::Visit));
-            }
-            Todo::Visit(other) => done.push(part(other)?),
-        }
-    }
-    Ok(done.pop().expect("the root is left"))
+    built(value, |value| match value {
+        Value::Struct(fields) => Ok(Opened::Struct(fields.iter().collect())),
+        other => part(other).map(Opened::Value),
+    })
 }
