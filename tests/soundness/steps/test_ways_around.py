@@ -149,6 +149,30 @@ def until_small(xs: list[Tensor]) -> Any:
     return rounds, xs
 
 
+class Gate:
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.x.sum() > LIMIT)
+
+
+def questions_unseen(xs: list[Tensor]) -> Any:
+    # What asks stands neither in the instructions of these generators nor in what runs them.
+    gates = [Gate(x) for x in xs]
+    opened = tuple(gate.x for gate in gates if gate.is_open is True)
+    fed = list(flag for flag in (x.sum() > LIMIT for x in xs if x.min() < 0) if flag is not None)
+    return opened, fed, any(gate.is_open is True for gate in gates)
+
+
+def asking_nothing(xs: list[Tensor]) -> Any:
+    gates = [Gate(x) for x in xs]
+    are_tensors = all(isinstance(x, Tensor) for x in xs)
+    kept = tuple(gate.x for gate in gates if gate.x is not xs[1])
+    return are_tensors, kept, any(gate.x is None for gate in gates), xs[0].sum() > LIMIT
+
+
 def over_modules(xs: list[Tensor]) -> Any:
     seen, order = set(), {}
     for module in MODEL.modules():
@@ -216,6 +240,8 @@ PROGRAMS = [
     nested,
     raised_within,
     until_small,
+    questions_unseen,
+    asking_nothing,
     over_modules,
     assigned_data,
 ]
@@ -235,7 +261,9 @@ def test_calls_agree_with_plain_python(
         assert difference is None, f"call {index}: {difference}"
 
 
-@pytest.mark.parametrize("program", [asked_within, counted, listed_tensors, nested, until_small])
+@pytest.mark.parametrize(
+    "program", [asked_within, counted, listed_tensors, nested, until_small, asking_nothing]
+)
 def test_nothing_breaks(program: Callable[..., Any]) -> None:
     with stator.config.patch(skip_unprofitable=False):
         compiled = stator.compile(program)

@@ -91,6 +91,8 @@ pub enum Meaning {
     },
     /// `+a`, `-a`, `~a`.
     Unary,
+    /// `is`, or `is not`.
+    Identity,
     /// `in`.
     Contains {
         /// `not in`.
@@ -140,6 +142,8 @@ pub enum Meaning {
         /// How far.
         units: u32,
     },
+    /// A loop has ended: drops its iterator, and what stands above that.
+    EndLoop,
     /// Unpacks so many values of a sequence.
     Unpack,
     /// Makes a tuple of the top values.
@@ -155,6 +159,8 @@ pub enum Meaning {
 
     /// The frame returns.
     Return,
+    /// A generator yields.
+    Yield,
     /// Something that nobody but the evaluator asks for.
     Other,
 }

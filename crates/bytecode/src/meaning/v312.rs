@@ -11,6 +11,7 @@ pub(super) const fn meaning(opcode: Op, arg: u32) -> Meaning {
     match opcode {
         Op::POP_TOP => Meaning::Pop,
         Op::PUSH_NULL => Meaning::PushNull,
+        Op::END_FOR => Meaning::EndLoop,
         Op::NOP => Meaning::Nothing,
         Op::UNARY_NEGATIVE | Op::UNARY_INVERT => Meaning::Unary,
         Op::UNARY_NOT => Meaning::Test(Truth::Not),
@@ -39,6 +40,7 @@ pub(super) const fn meaning(opcode: Op, arg: u32) -> Meaning {
         Op::POP_JUMP_IF_FALSE => Meaning::Test(Truth::Jump { when: false, forward: true, units: arg }),
         Op::POP_JUMP_IF_TRUE => Meaning::Test(Truth::Jump { when: true, forward: true, units: arg }),
         Op::LOAD_GLOBAL => Meaning::Global { name: arg >> 1, with_null: arg & 1 != 0 },
+        Op::IS_OP => Meaning::Identity,
         Op::CONTAINS_OP => Meaning::Contains { inverted: arg != 0 },
         Op::COPY => Meaning::Copy,
         Op::BINARY_OP => Meaning::Binary(arg),
@@ -52,6 +54,7 @@ pub(super) const fn meaning(opcode: Op, arg: u32) -> Meaning {
         Op::CALL_FUNCTION_EX => Meaning::CallUnpacked { has_kwargs: arg & 1 != 0 },
         Op::EXTENDED_ARG => Meaning::Extend,
         Op::COPY_FREE_VARS => Meaning::CopyFree,
+        Op::YIELD_VALUE => Meaning::Yield,
         Op::RESUME => Meaning::Begin,
         Op::FORMAT_VALUE => Meaning::Format(arg),
         Op::CALL => Meaning::Call { count: arg },

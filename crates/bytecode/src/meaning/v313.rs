@@ -41,6 +41,7 @@ pub(super) const fn meaning(opcode: Op, arg: u32) -> Meaning {
         Op::DELETE_ATTR => Meaning::DeleteAttribute,
         Op::EXTENDED_ARG => Meaning::Extend,
         Op::FOR_ITER => Meaning::Next { units: arg + 2 },
+        Op::IS_OP => Meaning::Identity,
         Op::JUMP_BACKWARD | Op::JUMP_BACKWARD_NO_INTERRUPT | Op::JUMP_FORWARD => Meaning::Jump,
         Op::LOAD_ATTR => Meaning::Attribute { name: arg >> 1, is_method: arg & 1 != 0 },
         Op::LOAD_CONST => Meaning::Constant(arg),
@@ -60,6 +61,7 @@ pub(super) const fn meaning(opcode: Op, arg: u32) -> Meaning {
         Op::STORE_FAST_STORE_FAST => Meaning::SetLocals(arg >> 4, arg & 15),
         Op::SWAP => Meaning::Swap,
         Op::UNPACK_SEQUENCE => Meaning::Unpack,
+        Op::YIELD_VALUE => Meaning::Yield,
         Op::RESUME => Meaning::Begin,
         _ => Meaning::Other,
     }

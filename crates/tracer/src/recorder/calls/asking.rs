@@ -2,13 +2,25 @@
 //! (`ending/deciding.rs`).
 
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, ops};
+use stator_cpython::{Result, generator, ops};
 
 use crate::functions::{Class, Model, Traits};
 use crate::recorder::Recorder;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+
+/// Iterators that run nothing of the program's.
+const PLAIN: [&str; 8] = [
+    "list_iterator",
+    "tuple_iterator",
+    "dict_keyiterator",
+    "dict_valueiterator",
+    "dict_itemiterator",
+    "list_reverseiterator",
+    "range_iterator",
+    "set_iterator",
+];
 
 impl Recorder {
     /// Calls a function of the table that is no operation of PyTorch's.
@@ -61,10 +73,26 @@ impl Recorder {
             Kind::Iterator => {
                 let runs = ops::is_generator(&arg.to_owned())
                     || !matches!(class, Class::Model(Model::Next));
-                runs && state.source(arg).is_none()
+                runs && state.source(arg).is_none() && self.may_run_questions(arg, compares)
             }
             _ => false,
         };
         args.iter().any(|arg| may_ask(*arg)) && !is_lazy()
+    }
+
+    /// Whether an iterator may ask while it is run, or `compares` what it yields may. An exit costs more to make than
+    /// all else that is recorded of `tuple(field for field in fields if field.kind is KIND)`.
+    fn may_run_questions(&self, iterator: Borrowed<'_, '_>, compares: bool) -> bool {
+        let asks = generator::look(iterator, |frame, _| {
+            let code = frame.code();
+            let Some(anatomy) = self.anatomy(&code) else { return true };
+            let questions = anatomy.questions(&code);
+            let is_fed_plainly = || {
+                let fed = (code.argcount() > 0).then(|| frame.local(0)).flatten();
+                fed.is_some_and(|fed| PLAIN.contains(&heap::type_name(fed).as_str()))
+            };
+            questions.asks || compares && !questions.yields_answers || !is_fed_plainly()
+        });
+        asks.unwrap_or(true)
     }
 }
