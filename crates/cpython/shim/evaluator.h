@@ -6,6 +6,7 @@
  *   CURRENT_FRAME(t)     the frame that a thread executes;
  *   STAND_AT(f, unit)    lets a frame say that it executes the instruction at a unit;
  *   REST_BEHIND(f, unit) lets a frame that isn't running go on behind it;
+ *   RESTS_AT(f)          what says where such a frame goes on;
  *   IS_SUSPENDED(state)  whether a generator's state says that it has begun and stands still;
  *   SUSPENDED_AT(unit)   the state of a generator that stands still behind the instruction at a unit;
  *   SIGNAL_HANDLER(n)    the object that handles a signal in Python, where the runtime tells. */
@@ -158,6 +159,57 @@ int stator_generator_restore(PyObject *generator, int unit, int started, PyObjec
     if (started) {
         gen->gi_frame_state = SUSPENDED_AT(_PyCode_CODE(code) + unit);
     }
+    return 1;
+}
+
+/* Whether a generator has ended. */
+int stator_generator_has_ended(PyObject *generator) {
+    return PyGen_CheckExact(generator) && ((PyGenObject *)generator)->gi_frame_state > FRAME_EXECUTING;
+}
+
+/* Two generators of one code object that stand still take each other's place. 0: they are others. */
+int stator_generator_swap(PyObject *one, PyObject *other) {
+    int started;
+    Frame *first = stator_generator_frame(one, &started);
+    Frame *second = stator_generator_frame(other, &started);
+    if (first == NULL || second == NULL || FRAME_CODE(first) != FRAME_CODE(second)) {
+        return 0;
+    }
+    int count = first->stacktop > second->stacktop ? first->stacktop : second->stacktop;
+    for (int i = 0; i < count; i++) {
+        /* Behind the top of the lower stack there is nothing: nobody looks at it there. */
+        PyObject *slot = first->localsplus[i];
+        first->localsplus[i] = second->localsplus[i];
+        second->localsplus[i] = slot;
+    }
+    int top = first->stacktop;
+    first->stacktop = second->stacktop;
+    second->stacktop = top;
+    void *place = RESTS_AT(first);
+    RESTS_AT(first) = RESTS_AT(second);
+    RESTS_AT(second) = place;
+    int8_t state = ((PyGenObject *)one)->gi_frame_state;
+    ((PyGenObject *)one)->gi_frame_state = ((PyGenObject *)other)->gi_frame_state;
+    ((PyGenObject *)other)->gi_frame_state = state;
+    return 1;
+}
+
+/* Moves a generator that stands still to its beginning, where no exception is handled. What its slots held goes to
+ * `slots`, so many at most. 0: it doesn't stand still, or there is no room. */
+int stator_generator_empty(PyObject *generator, PyObject **slots, int room) {
+    int started;
+    Frame *frame = stator_generator_frame(generator, &started);
+    if (frame == NULL || frame->stacktop > room) {
+        return 0;
+    }
+    for (int i = 0; i < frame->stacktop; i++) {
+        slots[i] = frame->localsplus[i];
+        frame->localsplus[i] = NULL;
+    }
+    PyCodeObject *code = FRAME_CODE(frame);
+    frame->stacktop = code->co_nlocalsplus;
+    REST_BEHIND(frame, _PyCode_CODE(code));
+    ((PyGenObject *)generator)->gi_frame_state = FRAME_CREATED;
     return 1;
 }
 

@@ -9,6 +9,7 @@
 #define CURRENT_FRAME(thread) ((thread)->cframe->current_frame)
 #define STAND_AT(frame, unit) ((frame)->prev_instr = (unit))
 #define REST_BEHIND(frame, unit) ((frame)->prev_instr = (unit))
+#define RESTS_AT(frame) ((frame)->prev_instr)
 #define IS_SUSPENDED(state) ((state) == FRAME_SUSPENDED)
 #define SUSPENDED_AT(unit) FRAME_SUSPENDED
 

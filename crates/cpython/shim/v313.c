@@ -19,6 +19,7 @@
 /* A frame names the instruction that it executes, or the one that it is about to execute. */
 #define STAND_AT(frame, unit) ((frame)->instr_ptr = (unit))
 #define REST_BEHIND(frame, unit) ((frame)->instr_ptr = (unit) + 1)
+#define RESTS_AT(frame) ((frame)->instr_ptr)
 #define IS_SUSPENDED(state) FRAME_STATE_SUSPENDED(state)
 /* The argument of a YIELD_VALUE says whether it is that of a `yield from` or `await`. */
 #define SUSPENDED_AT(unit) suspended_state((unit)->op.arg)

@@ -73,6 +73,13 @@ unsafe extern "C" {
         slots: *mut *mut PyObject,
         count: c_int,
     ) -> c_int;
+    pub fn stator_generator_has_ended(generator: *mut PyObject) -> c_int;
+    pub fn stator_generator_swap(one: *mut PyObject, other: *mut PyObject) -> c_int;
+    pub fn stator_generator_empty(
+        generator: *mut PyObject,
+        slots: *mut *mut PyObject,
+        room: c_int,
+    ) -> c_int;
     pub fn stator_set_function_parts(
         function: *mut PyObject,
         closure: *mut PyObject,

@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 
 use crate::ffi as shim;
 use crate::frame::{Frame, call_anew};
+use crate::heap::function::{Field, value};
+use crate::hook::Suspended;
 use crate::object::{Borrowed, Object};
 use crate::ops;
 
@@ -73,15 +75,14 @@ pub fn restore<'py>(
     slots: impl IntoIterator<Item = Option<Object<'py>>>,
 ) -> PyResult<()> {
     let py = generator.py();
-    let refuse = || PySystemError::new_err("Stator has a bug: a generator that can't be moved");
     if look(generator.as_borrowed(), |_, place| place.started) != Some(false) {
-        return Err(refuse());
+        return Err(unmovable());
     }
     let null = std::ptr::null_mut();
     let mut slots: Vec<*mut PyObject> =
         slots.into_iter().map(|slot| slot.map_or(null, Bound::into_ptr)).collect();
-    let unit = c_int::try_from(place.unit).map_err(|_| refuse())?;
-    let count = c_int::try_from(slots.len()).map_err(|_| refuse())?;
+    let unit = c_int::try_from(place.unit).map_err(|_| unmovable())?;
+    let count = c_int::try_from(slots.len()).map_err(|_| unmovable())?;
     // SAFETY: an exact generator (`look`), and as many owned references as are said, or nulls.
     let moved = unsafe {
         shim::stator_generator_restore(
@@ -97,5 +98,120 @@ pub fn restore<'py>(
         // SAFETY: null, or a reference that is owned here.
         drop(unsafe { Bound::from_owned_ptr_or_opt(py, slot) });
     }
-    if moved == 0 { Err(refuse()) } else { Ok(()) }
+    if moved == 0 { Err(unmovable()) } else { Ok(()) }
+}
+
+/// Where a generator stands that isn't Stator's, and which of its slots hold something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rested {
+    /// The unit of its last instruction.
+    pub unit: usize,
+    /// Whether any of its body has run.
+    pub started: bool,
+    /// How many slots it has: fast locals, then its stack.
+    pub slots: usize,
+    /// Those that hold something.
+    pub bound: u64,
+}
+
+/// So many slots a generator has at most that [`rested`] tells of.
+const MOST_SLOTS: usize = 64;
+
+/// Where a generator stands. `None`: it doesn't stand still, its function has other code by now, or it has too many slots.
+#[must_use]
+pub fn rested(generator: Borrowed<'_, '_>) -> Option<Rested> {
+    look(generator, |frame, place| {
+        let code = frame.code();
+        let own = value(frame.function(), Field::Code)?;
+        let (locals, stack) = (code.nlocalsplus(), frame.stack());
+        let slots = locals + stack.len();
+        if own.as_ptr() != code.object().as_ptr() || slots > MOST_SLOTS {
+            return None;
+        }
+        let is_bound = |slot: &usize| match slot.checked_sub(locals) {
+            None => frame.local(*slot).is_some(),
+            Some(at) => stack[at].is_some(),
+        };
+        let bound = (0..slots).filter(is_bound).fold(0, |bits, slot| bits | 1 << slot);
+        Some(Rested { unit: place.unit, started: place.started, slots, bound })
+    })?
+}
+
+/// What one of the slots of a generator that stands still holds.
+#[must_use]
+pub fn slot<'py>(generator: Borrowed<'_, 'py>, slot: usize) -> Option<Object<'py>> {
+    look(generator, |frame, _| {
+        let locals = frame.code().nlocalsplus();
+        let found = match slot.checked_sub(locals) {
+            None => frame.local(slot),
+            Some(at) => frame.stack().get(at).copied().flatten(),
+        };
+        found.map(|found| found.to_owned())
+    })?
+}
+
+/// Whether an object is a generator, and of no subclass.
+#[must_use]
+pub fn is_exact(object: Borrowed<'_, '_>) -> bool {
+    // SAFETY: a type check of a live object.
+    unsafe { ffi::PyGen_CheckExact(object.as_ptr()) != 0 }
+}
+
+/// The function of a generator that stands still.
+#[must_use]
+pub fn function<'py>(generator: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    look(generator, |frame, _| frame.function().to_owned())
+}
+
+/// Whether an object is a generator that has ended.
+#[must_use]
+pub fn has_ended(generator: Borrowed<'_, '_>) -> bool {
+    // SAFETY: a live object; the shim checks its type.
+    unsafe { shim::stator_generator_has_ended(generator.as_ptr()) != 0 }
+}
+
+/// Whether a generator's code handles exceptions anywhere: some of it runs when a generator that has begun dies.
+#[must_use]
+pub fn handles(generator: Borrowed<'_, '_>) -> bool {
+    look(generator, |frame, _| !frame.code().exception_table().is_empty()).unwrap_or(false)
+}
+
+/// Moves a generator to where another one of the same code stands, which is used up by that.
+///
+/// # Errors
+/// `SystemError` if one of them doesn't stand still, or their code differs.
+pub fn move_to<'py>(generator: Borrowed<'_, 'py>, other: &Object<'py>) -> PyResult<()> {
+    // SAFETY: live objects; the shim checks their types.
+    let moved = unsafe { shim::stator_generator_swap(generator.as_ptr(), other.as_ptr()) };
+    if moved == 0 { Err(unmovable()) } else { empty(other.as_borrowed()) }
+}
+
+/// Ends a generator that stands still. None of its code runs.
+///
+/// # Errors
+/// `SystemError` if it doesn't stand still.
+pub fn end(generator: Borrowed<'_, '_>) -> PyResult<()> {
+    empty(generator)?;
+    let _native = Suspended::new(generator.py());
+    generator.call_method0(pyo3::intern!(generator.py(), "close")).map(drop)
+}
+
+/// Lets go of all that a generator holds: it's one that hasn't begun.
+fn empty(generator: Borrowed<'_, '_>) -> PyResult<()> {
+    let py = generator.py();
+    let room = look(generator, |frame, _| frame.code().nlocalsplus() + frame.stack().len());
+    let mut slots = vec![std::ptr::null_mut::<PyObject>(); room.ok_or_else(unmovable)?];
+    let room = c_int::try_from(slots.len()).map_err(|_| unmovable())?;
+    // SAFETY: a live object, whose type the shim checks, and so many places.
+    let emptied =
+        unsafe { shim::stator_generator_empty(generator.as_ptr(), slots.as_mut_ptr(), room) };
+    for slot in slots {
+        // SAFETY: null, or a reference that the generator has given away.
+        drop(unsafe { Bound::from_owned_ptr_or_opt(py, slot) });
+    }
+    if emptied == 0 { Err(unmovable()) } else { Ok(()) }
+}
+
+fn unmovable() -> PyErr {
+    PySystemError::new_err("Stator has a bug: a generator that can't be moved")
 }

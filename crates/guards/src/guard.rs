@@ -27,6 +27,21 @@ pub struct Gives {
     pub parts: usize,
 }
 
+/// Where a generator stands, and which of its slots hold something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rests {
+    /// The unit of its last instruction.
+    pub unit: usize,
+    /// Whether any of its body has run.
+    pub started: bool,
+    /// How many slots it has: fast locals, then its stack.
+    pub slots: usize,
+    /// The slots that matter, a bit for each.
+    pub live: u64,
+    /// Those of them that hold something.
+    pub bound: u64,
+}
+
 /// The kinds of facts. None of them needs a user's code to be checked.
 ///
 /// Kinds that look into a container (`Length`, `DictKeys`, `KeyAbsent`, ...) and sources that do
@@ -103,6 +118,8 @@ pub enum GuardKind {
     IteratorAt([i64; 3]),
     /// How an iterator of a builtin type goes on.
     Gives(Gives),
+    /// Where a generator stands. Its function has the code that it runs.
+    GeneratorAt(Rests),
     /// A tensor has no hooks: none on its gradient, none behind its accumulation.
     NoTensorHooks,
     /// A context variable is unset in the current context, its default aside.

@@ -23,7 +23,7 @@ mod tensor;
 
 pub use accelerator::{Accelerator, Stream};
 pub use global_state::{Fact, GlobalState, Value};
-pub use guard::{Gives, Guard, GuardKind, Holders, Vacancy};
+pub use guard::{Gives, Guard, GuardKind, Holders, Rests, Vacancy};
 pub use id::{ObjectId, SourceId};
 pub use print::{NoObjects, Objects, Printed};
 pub use source::{ClassField, FunctionField, Source, Sources, Text, grow_in_leaps};

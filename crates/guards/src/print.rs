@@ -126,6 +126,9 @@ impl Sources {
             Source::UpcomingKey { parent, index } => {
                 self.write_indexed(out, *parent, ".___upcoming_keys", *index);
             }
+            Source::GeneratorSlot { parent, index } => {
+                self.write_indexed(out, *parent, ".gi_frame.___slots", *index);
+            }
             Source::ClosureCell { parent, index } => {
                 self.write_indexed(out, *parent, ".__closure__", *index);
             }
@@ -267,6 +270,11 @@ impl Sources {
                 let ends = if *ends { " and ends" } else { "" };
                 format!("___check_gives({source}, {items} of {parts}{ends})")
             }
+            GuardKind::GeneratorAt(rests) => {
+                let place = if rests.started { rests.unit.to_string() } else { "begin".into() };
+                let bound = rests.bound;
+                format!("___check_generator({source}, {place}, {} slots, {bound:#x})", rests.slots)
+            }
             GuardKind::NoTensorHooks => {
                 format!("not {source}._backward_hooks and not {source}._post_accumulate_grad_hooks")
             }
@@ -348,6 +356,7 @@ fn suffix(source: &Source) -> Option<&'static str> {
         Source::Cache(_) => ".cache",
         Source::CachedResult(_) => ".result",
         Source::DequeMaxLength(_) => ".maxlen",
+        Source::GeneratorFunction(_) => ".___function",
         Source::Gradient(_) => ".grad",
         Source::ContextValue(_) | Source::ContextDefault(_) => ".get()",
         _ => return None,

@@ -92,6 +92,15 @@ pub enum Source {
         /// How many come before.
         index: usize,
     },
+    /// The function of a generator that stands still.
+    GeneratorFunction(SourceId),
+    /// What a fast local of such a generator holds, or its stack.
+    GeneratorSlot {
+        /// The generator.
+        parent: SourceId,
+        /// Which: the fast locals come first.
+        index: usize,
+    },
     /// The value of a `__slots__` member.
     Slot {
         /// The instance.
@@ -295,6 +304,8 @@ impl Source {
             | Source::Iterated { parent, .. }
             | Source::Upcoming { parent, .. }
             | Source::UpcomingKey { parent, .. }
+            | Source::GeneratorFunction(parent)
+            | Source::GeneratorSlot { parent, .. }
             | Source::Slot { parent, .. }
             | Source::TypeLookup { parent, .. }
             | Source::SuperLookup { parent, .. }
@@ -371,6 +382,8 @@ impl Source {
             Source::ProxyMapping(_) => (38, 0),
             Source::Upcoming { index, .. } => (39, *index as u64),
             Source::UpcomingKey { index, .. } => (40, *index as u64),
+            Source::GeneratorFunction(_) => (41, 0),
+            Source::GeneratorSlot { index, .. } => (42, *index as u64),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

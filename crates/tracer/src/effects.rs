@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{context, dict};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Raised, generic, ops};
+use stator_cpython::{Raised, generator, generic, ops};
 use stator_faults::Stage;
 use stator_guards::ObjectId;
 
@@ -85,6 +85,8 @@ pub enum Part {
     Calls,
     /// How far an iterator has come: it's advanced so often. There is no value.
     Advanced(u32),
+    /// Where a generator stands; the value is one that stands there. Without a value it has ended.
+    Generator,
 }
 
 /// A call of a cached function that finds its result in the cache: a tuple of arguments, and a dictionary if some have
@@ -192,7 +194,7 @@ impl<'py> Written<'py> {
             Part::Added { .. } => {
                 Before::Length { list: own(), length: object.cast::<PyList>()?.len() }
             }
-            Part::Calls | Part::Reset | Part::Advanced(_) => Before::Unknown,
+            Part::Calls | Part::Reset | Part::Advanced(_) | Part::Generator => Before::Unknown,
         });
         Ok(())
     }
@@ -248,6 +250,10 @@ pub fn replay<'py>(
                 add_elements(object, value.expect("a list of the elements"))?;
             }
             Part::Calls => call_methods(object, value.expect("a list of calls"))?,
+            Part::Generator => match value {
+                Some(other) => generator::move_to(object, other)?,
+                None => generator::end(object)?,
+            },
             Part::Advanced(times) => {
                 for _ in 0..times {
                     // Behind the last item a loop has ended, too.

@@ -65,9 +65,17 @@ pub fn is_noticed_later(object: Any<'_, '_>) -> bool {
     refcount(object.as_ptr()) <= HANDED_ON && !is_lasting(object.as_ptr()) && is_noticed(object)
 }
 
-/// Whether a generator has begun and not ended: its `finally` blocks are yet to come.
+/// Whether a generator has begun and not ended, and may have `finally` blocks: they are yet to come. What it delegates to
+/// is among what it alone owns.
 fn is_suspended(generator: Any<'_, '_>) -> bool {
-    generator::look(generator, |_, place| place.started).unwrap_or(false)
+    generator::handles(generator)
+        && generator::look(generator, |_, place| place.started).unwrap_or(false)
+}
+
+/// Whether nobody notices any more that an object dies: a generator that has ended.
+#[must_use]
+pub fn is_past_notice(object: Any<'_, '_>) -> bool {
+    generator::has_ended(object) && !weak::is_referenced(object)
 }
 
 /// Whether there is another reference to an object than its one owner's: it isn't new.

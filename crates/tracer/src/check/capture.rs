@@ -415,7 +415,10 @@ impl<'py> Capture<'_, 'py> {
             }
             // Its elements lie in blocks that come and go.
             Fetch::DequeItem(_) | Fetch::DequeMaxLength => return Err(Unwatchable("a deque")),
-            Fetch::Iterated(_) | Fetch::Upcoming(_) | Fetch::UpcomingKey(_) => {
+            Fetch::Iterated(_)
+            | Fetch::Upcoming(_)
+            | Fetch::UpcomingKey(_)
+            | Fetch::OfGenerator(_) => {
                 return Err(Unwatchable("an iterator"));
             }
             Fetch::ListItem(index) => Some(builder.list_item(parent, *index)?),
@@ -502,7 +505,7 @@ impl<'py> Capture<'_, 'py> {
             TestKind::MethodOf(_) => builder.made_from(node)?,
             TestKind::NoTensorHooks => builder.no_hooks(node)?,
             TestKind::ContextUnset => return Err(Unwatchable("a context variable")),
-            TestKind::IteratorAt(_) | TestKind::Gives(_) => {
+            TestKind::IteratorAt(_) | TestKind::Gives(_) | TestKind::GeneratorAt(_) => {
                 return Err(Unwatchable("an iterator"));
             }
             TestKind::NoInstanceDict => absent(builder.instance_dict(node)?)?,

@@ -14,13 +14,13 @@ use stator_cpython::heap::member::Member;
 use stator_cpython::heap::{Any, abc, constant, container, dict, global_state, tensor, types};
 use stator_guards::{
     Accelerator, ClassField, FunctionField, Gives, GlobalState, Guard, GuardKind, Holders,
-    ObjectId, Source, SourceId, Sources, TensorGuard, Vacancy,
+    ObjectId, Rests, Source, SourceId, Sources, TensorGuard, Vacancy,
 };
 
 use super::capture::Snapshots;
 use super::failure::{Failure, Found};
 use super::held::Held;
-use super::walk::{does_give, found};
+use super::walk::{does_give, does_rest, found};
 use crate::accelerator;
 
 /// Arguments with more items are known by identity.
@@ -90,6 +90,7 @@ pub(super) enum Fetch {
     Iterated(usize),
     Upcoming(usize),
     UpcomingKey(usize),
+    OfGenerator(Option<usize>),
     Gradient,
     ContextValue,
     ContextDefault,
@@ -146,6 +147,7 @@ pub(super) enum TestKind {
     NoTensorHooks,
     IteratorAt(Position),
     Gives(Gives),
+    GeneratorAt(Rests),
     MethodOf(usize),
     TokenOf(usize),
     NoInstanceDict,
@@ -184,6 +186,7 @@ impl TestKind {
                 | TestKind::KeyAbsent(Key::Constant(_))
                 | TestKind::IteratorAt(_)
                 | TestKind::Gives(_)
+                | TestKind::GeneratorAt(_)
         )
     }
 
@@ -216,6 +219,7 @@ impl TestKind {
             TestKind::DictLength(length) => dict::length(object) == Some(*length),
             TestKind::IteratorAt(position) => iterator::position(object) == Some(*position),
             TestKind::Gives(gives) => does_give(object, gives),
+            TestKind::GeneratorAt(rests) => does_rest(object, rests),
             TestKind::KeyAbsent(Key::Constant(key)) => is_absent(object, key),
             TestKind::AbsentWithin(key, holders) => {
                 let get = |key: &Py<PyAny>| dict::get(object, key.bind_borrowed(object.py()));
@@ -371,8 +375,7 @@ impl Plan {
             let is_item = |child: &usize| match &self.steps[*child].fetch {
                 Fetch::TupleItem(_) => is(tuple),
                 Fetch::Item(Key::Constant(_)) => is(dict),
-                Fetch::Iterated(_) | Fetch::Upcoming(_) | Fetch::UpcomingKey(_) => true,
-                _ => false,
+                fetch => fetch.is_of_iterator(),
             };
             if children.is_empty()
                 || children.len() > SPREAD_ITEMS
@@ -666,6 +669,8 @@ impl<'py> Compiler<'_, 'py> {
             Source::Iterated { index, .. } => Fetch::Iterated(*index),
             Source::Upcoming { index, .. } => Fetch::Upcoming(*index),
             Source::UpcomingKey { index, .. } => Fetch::UpcomingKey(*index),
+            Source::GeneratorFunction(_) => Fetch::OfGenerator(None),
+            Source::GeneratorSlot { index, .. } => Fetch::OfGenerator(Some(*index)),
             Source::Gradient(_) => Fetch::Gradient,
             Source::ContextValue(_) => Fetch::ContextValue,
             Source::ContextDefault(_) => Fetch::ContextDefault,
@@ -767,6 +772,7 @@ impl<'py> Compiler<'_, 'py> {
             GuardKind::ContextUnset => TestKind::ContextUnset,
             GuardKind::IteratorAt(position) => TestKind::IteratorAt(*position),
             GuardKind::Gives(gives) => TestKind::Gives(*gives),
+            GuardKind::GeneratorAt(rests) => TestKind::GeneratorAt(*rests),
             GuardKind::NoTensorHooks => TestKind::NoTensorHooks,
             GuardKind::MethodOf { made_from, .. } => TestKind::MethodOf(*made_from),
             GuardKind::CellEmpty => TestKind::FieldEmpty(Field::CellContents),

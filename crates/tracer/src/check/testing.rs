@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use stator_cpython::generic;
 use stator_cpython::heap::{dict, function, member, tensor, types};
 use stator_guards::{
-    Gives, Guard, GuardKind, Holders, ObjectId, Source, SourceId, Sources, TensorGuard, Text,
+    Gives, Guard, GuardKind, Holders, ObjectId, Rests, Source, SourceId, Sources, TensorGuard, Text,
 };
 
 use super::{Checker, Facts};
@@ -126,6 +126,8 @@ impl GuardSet {
             "iterated" => Source::Iterated { parent: parent()?, index },
             "upcoming" => Source::Upcoming { parent: parent()?, index },
             "upcoming_key" => Source::UpcomingKey { parent: parent()?, index },
+            "generator_function" => Source::GeneratorFunction(parent()?),
+            "generator_slot" => Source::GeneratorSlot { parent: parent()?, index },
             "grad" => Source::Gradient(parent()?),
             "context_default" => Source::ContextDefault(parent()?),
             _ => return Err(PyValueError::new_err(format!("no source {kind}"))),
@@ -189,6 +191,10 @@ impl GuardSet {
             "gives" => {
                 let (items, ends, parts) = value.extract()?;
                 GuardKind::Gives(Gives { items, ends, parts })
+            }
+            "generator_at" => {
+                let (unit, started, slots, live, bound) = value.extract()?;
+                GuardKind::GeneratorAt(Rests { unit, started, slots, live, bound })
             }
             "no_hooks" => GuardKind::NoTensorHooks,
             "context_unset" => GuardKind::ContextUnset,

@@ -2,14 +2,14 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use stator_cpython::generic;
 use stator_cpython::heap::address::AddressSet;
 use stator_cpython::heap::function::{self, Field};
 use stator_cpython::heap::weak::Liveness;
 use stator_cpython::heap::{
     self, Any, container, context, dict, iterator, member, tensor, thread_local, types,
 };
-use stator_guards::Gives;
+use stator_cpython::{generator, generic};
+use stator_guards::{Gives, Rests};
 
 use super::failure::{Failure, Found};
 use super::plan::{Fetch, Key, Plan, TestKind, keys_are};
@@ -50,12 +50,22 @@ pub(super) fn wanted<'py>(
 }
 
 impl Fetch {
+    /// Whether it's read from an iterator.
+    pub(super) fn is_of_iterator(&self) -> bool {
+        matches!(
+            self,
+            Fetch::Iterated(_) | Fetch::Upcoming(_) | Fetch::UpcomingKey(_) | Fetch::OfGenerator(_)
+        )
+    }
+
     /// What is read from an iterator, if that's it.
     pub(super) fn of_iterator<'py>(&self, iterator: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
         match self {
             Fetch::Iterated(index) => iterator::over(iterator, *index),
             Fetch::Upcoming(index) => iterator::upcoming(iterator, *index),
             Fetch::UpcomingKey(index) => iterator::upcoming_key(iterator, *index),
+            Fetch::OfGenerator(None) => generator::function(iterator),
+            Fetch::OfGenerator(Some(slot)) => generator::slot(iterator, *slot),
             _ => None,
         }
     }
@@ -127,9 +137,10 @@ impl<'py> Walk<'_, '_, 'py> {
             Fetch::TupleItem(index) => container::tuple_item(parent, *index),
             Fetch::DequeItem(index) => container::deque_item(parent, *index),
             Fetch::DequeMaxLength => container::deque_max_length(parent),
-            Fetch::Iterated(_) | Fetch::Upcoming(_) | Fetch::UpcomingKey(_) => {
-                fetch.of_iterator(parent)
-            }
+            Fetch::Iterated(_)
+            | Fetch::Upcoming(_)
+            | Fetch::UpcomingKey(_)
+            | Fetch::OfGenerator(_) => fetch.of_iterator(parent),
             Fetch::Gradient => tensor::gradient(parent),
             Fetch::ContextValue => context::own_value(parent),
             Fetch::ContextDefault => context::default_value(parent),
@@ -210,6 +221,16 @@ fn aliasing_holds(test: &TestKind, step: usize, values: &Values<'_>) -> bool {
 /// Whether an iterator can be advanced so.
 pub(super) fn does_give(iterator: Any<'_, '_>, gives: &Gives) -> bool {
     iterator::gives(iterator, gives.items, gives.ends) && iterator::parts(iterator) == gives.parts
+}
+
+/// Whether a generator stands there.
+pub(super) fn does_rest(generator: Any<'_, '_>, rests: &Rests) -> bool {
+    generator::rested(generator).is_some_and(|found| {
+        found.unit == rests.unit
+            && found.started == rests.started
+            && found.slots == rests.slots
+            && found.bound & rests.live == rests.bound
+    })
 }
 
 pub(super) fn found(lookup: dict::Lookup<'_>) -> Option<Bound<'_, PyAny>> {

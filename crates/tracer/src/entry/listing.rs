@@ -37,7 +37,7 @@ pub fn list(py: Python<'_>, traced: &Traced, number: u64) -> String {
             listing.recipe(value);
         }
         let opcode = match (store.value, store.part) {
-            (_, Part::Advanced(_)) => "FOR_ITER",
+            (_, Part::Advanced(_) | Part::Generator) => "FOR_ITER",
             (Some(_), _) => "STORE_SUBSCR",
             (None, _) => "DELETE_SUBSCR",
         };

@@ -442,7 +442,7 @@ impl<'py> Sites<'py> for Recorder {
         receiver: Borrowed<'_, 'py>,
         value: Borrowed<'_, 'py>,
     ) -> Result<std::result::Result<Object<'py>, Object<'py>>> {
-        if !self.is_stopped() && self.origin(receiver) != Some(Origin::Fresh) {
+        if !self.is_stopped() && !self.is_own_iterator(frame, receiver) {
             self.stop(frame, Reason::OutsideIterator, heap::type_name(receiver));
         }
         ops::send(receiver, value)

@@ -171,6 +171,8 @@ impl Traced {
                 };
                 items.iter().map(method).collect::<Vec<_>>().join(", ")
             }
+            Part::Generator if store.value.is_none() => return format!("{}.close()", object()),
+            Part::Generator => format!("{}.gi_frame", object()),
             Part::Advanced(1) => return format!("{}.__next__()", object()),
             Part::Advanced(times) => return format!("{}.__next__() {times} times", object()),
         };

@@ -539,10 +539,11 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, .. } = call;
         let traits = self.functions.traits(callable);
+        self.go_on_in_all(frame, args);
         self.note(frame, |state| {
             let hands_on = traits.has(Traits::HANDS_ON);
             args.iter().try_for_each(|arg| {
-                if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
+                if state.is_others_iterator(*arg) {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));
                 }
                 if state.kind(*arg) == Kind::Opaque {

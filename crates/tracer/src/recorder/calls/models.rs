@@ -157,7 +157,7 @@ impl Recorder {
         generator: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
-        if self.origin(generator) != Some(Origin::Fresh) {
+        if !self.is_own_iterator(frame, generator) {
             self.stop(frame, Reason::OutsideIterator, heap::type_name(generator));
         }
         self.registered(frame, native)

@@ -36,6 +36,9 @@ impl Recorder {
         let traits = self.functions.traits(callable);
         let writes = self.functions.writes(callable);
         let given = self.note(frame, |state| state.given_value(writes, receiver, args)).flatten();
+        if !traits.has(Traits::STORES) {
+            self.go_on_in_all(frame, args);
+        }
         self.note(frame, |state| {
             let kind = state.kind_alone(receiver);
             if heap::passes_order(callable, receiver) {
@@ -51,7 +54,7 @@ impl Recorder {
                 state.note_searched(self.functions, callable, &all);
             }
             args.iter().try_for_each(|arg| {
-                if state.kind(*arg) == Kind::Iterator && state.source(*arg).is_some() {
+                if state.is_others_iterator(*arg) {
                     return Err((Reason::OutsideIterator, heap::type_name(*arg)));
                 }
                 if traits.has(Traits::STORES) { Ok(()) } else { state.adopt_deep(*arg) }

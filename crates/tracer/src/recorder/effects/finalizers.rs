@@ -36,7 +36,8 @@ impl State {
 
     /// How many references to an object are the trace's own.
     fn own_references(&self, object: Borrowed<'_, '_>) -> usize {
-        1 + self.inputs.tensors().iter().filter(|input| input.tensor.is(object)).count()
+        1 + usize::from(self.has_gone_on_in(object))
+            + self.inputs.tensors().iter().filter(|input| input.tensor.is(object)).count()
     }
 
     /// Whether nothing but the trace keeps one of them alive; `taken` says how many references to an object
@@ -47,7 +48,8 @@ impl State {
             let object = self.objects.get(py, *id);
             let references = object::references(object);
             let own = || self.own_references(object) + taken(object);
-            references == 1 || references <= FEW && references == own()
+            let is_due = references == 1 || references <= FEW && references == own();
+            is_due && !mortal::is_past_notice(object)
         })
     }
 }

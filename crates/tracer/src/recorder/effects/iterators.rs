@@ -36,10 +36,7 @@ impl Recorder {
         frame: &Frame<'py>,
         iterator: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        let has_room = || match &*self.point.borrow() {
-            Some(point) => point.takes_particular(self.session.limit),
-            None => takes_particular(self.session.at_entry, self.session.limit),
-        };
+        let has_room = || self.has_room_for_particular();
         let takes_steps = self.session.takes_steps();
         let may_begin = self.takes_iterators.get() && takes_steps && has_room();
         self.note(frame, |state| {
@@ -57,6 +54,14 @@ impl Recorder {
             state.foresee(source, iterator)
         })
         .flatten()
+    }
+
+    /// Whether there is room for another trace where this one began that is for one place in a loop.
+    pub(super) fn has_room_for_particular(&self) -> bool {
+        match &*self.point.borrow() {
+            Some(point) => point.takes_particular(self.session.limit),
+            None => takes_particular(self.session.at_entry, self.session.limit),
+        }
     }
 }
 

@@ -439,6 +439,7 @@ impl<'s> Finish<'s> {
                     Some(self.recipes.push(Recipe::List(items)))
                 }
                 Last::Calls(calls) => Some(self.calls(py, calls)?),
+                Last::Rested => self.rested(effect.object.bind_borrowed(py))?,
             };
             let part = match &effect.part {
                 effects::Part::Item { key, moves } => {
@@ -460,6 +461,7 @@ impl<'s> Finish<'s> {
                     Part::Added { dropped: u32::try_from(*dropped).unwrap_or(u32::MAX) }
                 }
                 effects::Part::Calls(_) => Part::Calls,
+                effects::Part::Generator => Part::Generator,
                 effects::Part::Advanced(times) => {
                     Part::Advanced(u32::try_from(*times).unwrap_or(u32::MAX))
                 }

@@ -5,13 +5,13 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakref, PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::frame::Frame;
-use stator_cpython::generator;
+use stator_cpython::generator::{self, Place};
 use stator_cpython::object::{Borrowed, Object};
 
 use super::outcome::{Finish, Made};
 use crate::breaks::{Break, Reason};
 use crate::frames::anatomy::Anatomy;
-use crate::recipe::{Generator, Recipe};
+use crate::recipe::{Generator, Recipe, RecipeId};
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::resume::point::Spot;
@@ -33,25 +33,56 @@ impl Finish<'_> {
             if !has_own_code || !has_names_of(object, function) {
                 return Err(refuse());
             }
-            let anatomy = Anatomy::of(&code).ok_or_else(refuse)?;
-            let made = self.recipe(function)?;
-            let mut slots = Vec::new();
-            for slot in 0..code.nlocalsplus() {
-                let recipe = frame.local(slot).map(|value| self.try_recipe(value)).transpose();
-                match recipe {
-                    Ok(recipe) => slots.push(recipe),
-                    Err(_) if !anatomy.is_live_behind(place.unit, slot) => slots.push(None),
-                    Err(stop) => return Err(stop),
-                }
-            }
-            for value in frame.stack() {
-                slots.push(value.map(|value| self.recipe(value)).transpose()?);
-            }
-            self.keep(code.object());
-            let slots = slots.into();
-            Ok(Recipe::Generator(Box::new(Generator { function: made, place, slots })))
+            self.standing_still(&frame, place, |_| true)
         })
         .unwrap_or_else(|| Err(refuse()))
+    }
+
+    /// The recipe of a generator that stands where one from outside has come to; `None`: it has ended.
+    pub(in crate::recorder) fn rested(
+        &mut self,
+        object: Borrowed<'_, '_>,
+    ) -> Made<Option<RecipeId>> {
+        if generator::has_ended(object) {
+            return Ok(None);
+        }
+        let refuse = || (Reason::Result, heap::type_name(object));
+        let made = generator::look(object, |frame, place| {
+            let anatomy = Anatomy::of(&frame.code()).ok_or_else(refuse)?;
+            // What was dead when the trace began wasn't looked at.
+            self.standing_still(&frame, place, |slot| anatomy.is_live_behind(place.unit, slot))
+        });
+        let made = made.unwrap_or_else(|| Err(refuse()))?;
+        Ok(Some(self.recipes.push(made)))
+    }
+
+    /// The recipe of a generator that stands as this one does, with the wanted ones of its fast locals.
+    fn standing_still(
+        &mut self,
+        frame: &Frame<'_>,
+        place: Place,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> Made<Recipe> {
+        let code = frame.code();
+        let refuse = || (Reason::Result, heap::name_of(frame.function()));
+        let anatomy = Anatomy::of(&code).ok_or_else(refuse)?;
+        let made = self.recipe(frame.function())?;
+        let mut slots = Vec::new();
+        for slot in 0..code.nlocalsplus() {
+            let wanted = frame.local(slot).filter(|_| is_wanted(slot));
+            let recipe = wanted.map(|value| self.try_recipe(value)).transpose();
+            match recipe {
+                Ok(recipe) => slots.push(recipe),
+                Err(_) if !anatomy.is_live_behind(place.unit, slot) => slots.push(None),
+                Err(stop) => return Err(stop),
+            }
+        }
+        for value in frame.stack() {
+            slots.push(value.map(|value| self.recipe(value)).transpose()?);
+        }
+        self.keep(code.object());
+        let slots = slots.into();
+        Ok(Recipe::Generator(Box::new(Generator { function: made, place, slots })))
     }
 }
 

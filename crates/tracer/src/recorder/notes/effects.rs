@@ -75,6 +75,8 @@ pub enum Part {
     Calls(Vec<MethodCall>),
     /// How often an iterator was advanced.
     Advanced(usize),
+    /// Where a generator stands.
+    Generator,
 }
 
 /// A call of a method of a C container.
@@ -103,6 +105,8 @@ pub enum Last<'a, 'py> {
     Elements(Vec<Object<'py>>),
     /// What the calls made of it.
     Calls(&'a [MethodCall]),
+    /// What a generator of its code would hold that stands there.
+    Rested,
 }
 
 impl Effect {
@@ -120,6 +124,7 @@ impl Effect {
                 Part::Calls(calls.iter().map(|call| call.clone_ref(py)).collect())
             }
             Part::Advanced(times) => Part::Advanced(*times),
+            Part::Generator => Part::Generator,
         };
         let object = self.object.clone_ref(py);
         Self { object, source: self.source, part, slot: self.slot, place: self.place }
@@ -152,6 +157,7 @@ impl Effect {
             }
             Part::Calls(calls) => return Last::Calls(calls),
             Part::Advanced(_) => None,
+            Part::Generator => return Last::Rested,
         };
         found.map_or(Last::Nothing, Last::Value)
     }

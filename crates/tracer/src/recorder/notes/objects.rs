@@ -335,7 +335,7 @@ impl State {
     }
 
     #[cold]
-    fn watch_within(&mut self, id: ObjectId, source: SourceId) {
+    pub(in crate::recorder) fn watch_within(&mut self, id: ObjectId, source: SourceId) {
         self.mortal.outside.push(id);
         if self.mortal.outside.len() > MOST {
             return;

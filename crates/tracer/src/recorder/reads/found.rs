@@ -218,7 +218,11 @@ impl State {
     }
 
     /// Guards what makes a function that each call makes anew the same: its code and its globals.
-    fn guard_function_parts(&mut self, source: SourceId, function: Borrowed<'_, '_>) {
+    pub(in crate::recorder) fn guard_function_parts(
+        &mut self,
+        source: SourceId,
+        function: Borrowed<'_, '_>,
+    ) {
         let code = heap::function_code(function).expect("a function has code");
         let code_source = self.sources.intern(Source::Code(source));
         let code = self.objects.intern(code.as_borrowed());

@@ -393,9 +393,11 @@ impl Recorder {
         if self.kind(iterable) == Kind::Constant {
             self.concrete(frame, &[iterable], "the parts of a text");
         }
+        let is_others =
+            self.kind(iterable) == Kind::Iterator && !self.is_own_iterator(frame, iterable);
         self.note(frame, |state| match state.kind(iterable) {
             Kind::Dict => state.adopt_dict_for(state.moving(), iterable),
-            Kind::Iterator if state.origin(iterable) != Some(Origin::Fresh) => {
+            Kind::Iterator if is_others => {
                 Err((Reason::OutsideIterator, heap::type_name(iterable)))
             }
             Kind::Opaque => {
@@ -556,7 +558,7 @@ impl Recorder {
         if self.is_stopped() {
             return None;
         }
-        if self.origin(iterator) != Some(Origin::Fresh) {
+        if !self.is_own_iterator(frame, iterator) {
             return self.advance_outside(frame, iterator);
         }
         self.guard_protocol_of(frame, iterator, &["__next__"]);

@@ -39,7 +39,7 @@ impl State {
             // What one refers to is guarded when it is called.
             Kind::Object if hands_on && heap::is_weak_reference(object) => Ok(()),
             Kind::Object => self.refuse_native_state(object),
-            Kind::Iterator if self.source(object).is_some() => {
+            Kind::Iterator if self.is_others_iterator(object) => {
                 Err((Reason::OutsideIterator, heap::type_name(object)))
             }
             _ => Ok(()),
@@ -179,7 +179,9 @@ fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>) -> bool {
             is_plain(state, key.as_borrowed()) && is_plain(state, value.as_borrowed())
         }),
         // Generators made by this trace: their frames are traced.
-        Kind::Iterator => state.origin(object) == Some(Origin::Fresh),
+        Kind::Iterator => {
+            state.origin(object) == Some(Origin::Fresh) || state.has_gone_on_in(object)
+        }
         _ => false,
     }
 }
