@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use crate::{
-    Fact, Gives, GlobalState, Guard, GuardKind, Holders, ObjectId, Objects, Printed, Source,
+    Fact, Gives, GlobalState, Guard, GuardKind, Holders, ObjectId, Objects, Printed, Rests, Source,
     SourceId, Sources, TensorGuard, Vacancy, Value,
 };
 
@@ -346,4 +346,12 @@ fn iterators_print_what_they_go_over() {
     assert_eq!(sources.print_guard(&gives, &OBJECTS), "___check_gives(L['a'].___over[1], 2 of 1)");
     let gives = guard(a, GuardKind::Gives(Gives { items: 1, ends: true, parts: 3 }));
     assert_eq!(sources.print_guard(&gives, &OBJECTS), "___check_gives(L['a'], 1 of 3 and ends)");
+    let rests = Rests { unit: 12, started: true, slots: 3, live: 0b101, bound: 0b100 };
+    let rests = guard(a, GuardKind::GeneratorAt(rests));
+    let printed = sources.print_guard(&rests, &OBJECTS);
+    assert_eq!(printed, "___check_generator(L['a'], 12, 3 slots, 0x4)");
+    let slot = sources.intern(Source::GeneratorSlot { parent: a, index: 2 });
+    let function = sources.intern(Source::GeneratorFunction(a));
+    assert_eq!(sources.print(slot), "L['a'].gi_frame.___slots[2]");
+    assert_eq!(sources.print(function), "L['a'].___function");
 }

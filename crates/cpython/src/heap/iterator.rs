@@ -490,6 +490,12 @@ pub fn repeats(iterator: Any<'_, '_>) -> bool {
     matches!(Layout::of(iterator), Some(Layout::Repeat))
 }
 
+/// Whether an iterator is a `zip`.
+#[must_use]
+pub fn is_zip(iterator: Any<'_, '_>) -> bool {
+    matches!(Layout::of(iterator), Some(Layout::Zip))
+}
+
 /// Whether an object is `enumerate` itself.
 #[must_use]
 pub fn is_enumerate(object: Any<'_, '_>) -> bool {

@@ -442,7 +442,7 @@ impl<'py> Sites<'py> for Recorder {
         receiver: Borrowed<'_, 'py>,
         value: Borrowed<'_, 'py>,
     ) -> Result<std::result::Result<Object<'py>, Object<'py>>> {
-        if !self.is_stopped() && !self.is_own_iterator(frame, receiver) {
+        if !self.is_stopped() && !self.may_advance(frame, receiver) {
             self.stop(frame, Reason::OutsideIterator, heap::type_name(receiver));
         }
         ops::send(receiver, value)

@@ -157,7 +157,7 @@ impl Recorder {
         generator: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
-        if !self.is_own_iterator(frame, generator) {
+        if !self.may_advance(frame, generator) {
             self.stop(frame, Reason::OutsideIterator, heap::type_name(generator));
         }
         self.registered(frame, native)

@@ -300,7 +300,7 @@ impl Recorder {
     ) -> Result<Option<Object<'py>>> {
         let is_known = heap::type_name(generator) == "generator"
             && self.kind(generator) == Kind::Iterator
-            && self.is_own_iterator(frame, generator);
+            && self.may_advance(frame, generator);
         if !is_known || self.is_stopped() {
             return Ok(None);
         }

@@ -1,19 +1,21 @@
 //! Generators that existed before the trace began and stand still: the trace goes on in their frames.
 //!
 //! Where such a generator stands is guarded, and what its slots hold is found as if they were variables of the call; only
-//! what is dead there isn't looked at. From then on it's advanced like one that the trace has made. A replay moves it to
-//! where the trace has left it, and runs none of its code.
+//! what is dead there isn't looked at. From then on it's advanced like one that the trace has made, also by a `zip`. A
+//! replay moves it to where the trace has left it, and runs none of its code.
 
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::generator;
 use stator_cpython::heap::function::{Field, value};
-use stator_cpython::object::Borrowed;
+use stator_cpython::heap::iterator;
+use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Rests, Source, SourceId};
 
-use super::iterators::position_of;
+use super::iterators::parts;
 use crate::frames::anatomy::Anatomy;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::effects::{POSITION, Part};
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Adopted;
@@ -24,7 +26,7 @@ use crate::recorder::reads::names::variadic_slots;
 impl Recorder {
     /// Whether the trace may advance an iterator as it likes: it has made it, or goes on in a generator from outside, from
     /// here on at the latest.
-    pub(in crate::recorder) fn is_own_iterator(
+    pub(in crate::recorder) fn may_advance(
         &self,
         frame: &Frame<'_>,
         iterator: Borrowed<'_, '_>,
@@ -32,17 +34,19 @@ impl Recorder {
         if self.origin(iterator) == Some(Origin::Fresh) {
             return true;
         }
-        let Some(rested) = generator::rested(iterator) else { return false };
         if self.is_stopped() || !self.session.takes_steps() {
             return false;
         }
         // Behind its first item it's another one each time.
-        if rested.started && !self.has_room_for_particular() && !self.has_gone_on_in(iterator) {
+        let Some(started) = is_started(iterator) else { return self.has_gone_on_in(iterator) };
+        if started && !self.has_room_for_particular() && !self.has_gone_on_in(iterator) {
             return false;
         }
-        let begun = self.note(frame, |state| state.go_on_in(iterator, rested));
+        let begun = self.note(frame, |state| state.go_on_in(iterator));
         if begun == Some(Some(true)) {
-            self.note_generator(frame, &iterator.to_owned());
+            for generator in generators_of(iterator) {
+                self.goes_on_in(frame, &generator);
+            }
         }
         begun.is_some_and(|begun| begun.is_some())
     }
@@ -51,7 +55,7 @@ impl Recorder {
     pub(in crate::recorder) fn go_on_in_all(&self, frame: &Frame<'_>, args: &[Borrowed<'_, '_>]) {
         for arg in args {
             if self.kind(*arg) == Kind::Iterator {
-                self.is_own_iterator(frame, *arg);
+                self.may_advance(frame, *arg);
             }
         }
     }
@@ -62,24 +66,8 @@ impl Recorder {
 }
 
 impl State {
-    /// Whether the trace has gone on in a generator from outside.
-    pub(in crate::recorder) fn has_gone_on_in(&self, generator: Borrowed<'_, '_>) -> bool {
-        generator::is_exact(generator) && self.written.has(&position_of(generator))
-    }
-
-    /// Whether an object is an iterator from outside that the trace can't advance as it likes.
-    pub(in crate::recorder) fn is_others_iterator(&mut self, object: Borrowed<'_, '_>) -> bool {
-        self.kind(object) == Kind::Iterator
-            && self.source(object).is_some()
-            && !self.has_gone_on_in(object)
-    }
-
     /// The trace goes on in a generator: whether it hasn't before. `None`: it can't.
-    fn go_on_in(
-        &mut self,
-        generator: Borrowed<'_, '_>,
-        rested: generator::Rested,
-    ) -> Result<Option<bool>, Stop> {
+    fn go_on_in(&mut self, generator: Borrowed<'_, '_>) -> Result<Option<bool>, Stop> {
         let Some(source) = self.source(generator) else { return Ok(None) };
         if self.has_gone_on_in(generator) {
             return Ok(Some(false));
@@ -87,6 +75,9 @@ impl State {
         if self.enclosed.is_on() || self.program.is_some() {
             return Ok(None);
         }
+        let Some(rested) = generator::rested(generator) else {
+            return self.go_on_in_all_of(source, generator);
+        };
         let Some(function) = generator::function(generator) else { return Ok(None) };
         let Some(live) = live_slots(function.as_borrowed(), rested) else { return Ok(None) };
         let generator::Rested { unit, started, slots, bound } = rested;
@@ -110,6 +101,26 @@ impl State {
             self.watch_within(id, source);
         }
         self.wrote(generator, source, POSITION, || Part::Generator);
+        Ok(Some(true))
+    }
+
+    /// As [`State::go_on_in`], of a `zip` over generators: what it holds doesn't change.
+    fn go_on_in_all_of(
+        &mut self,
+        source: SourceId,
+        zip: Borrowed<'_, '_>,
+    ) -> Result<Option<bool>, Stop> {
+        let Some(position) = iterator::position(zip) else { return Ok(None) };
+        self.guard(source, GuardKind::IteratorAt(position));
+        for (index, part) in parts(zip).into_iter().enumerate() {
+            let child = self.sources.intern(Source::Iterated { parent: source, index });
+            let part = part.as_borrowed();
+            self.adopt_for(Use::default(), child, part)?;
+            if self.go_on_in(part)?.is_none() {
+                return Ok(None);
+            }
+        }
+        self.wrote(zip, source, POSITION, || Part::Advanced(0));
         Ok(Some(true))
     }
 
@@ -142,4 +153,23 @@ fn live_slots(function: Borrowed<'_, '_>, rested: generator::Rested) -> Option<u
     let is_live =
         |slot: &usize| *slot >= code.nlocalsplus() || anatomy.is_live_behind(rested.unit, *slot);
     Some((0..rested.slots).filter(is_live).fold(0, |bits, slot| bits | 1 << slot))
+}
+
+/// Whether a generator, or one of those that a `zip` goes over, has given anything. `None`: it's something else, or doesn't
+/// stand still.
+fn is_started(iterator: Borrowed<'_, '_>) -> Option<bool> {
+    if let Some(rested) = generator::rested(iterator) {
+        return Some(rested.started);
+    }
+    let parts = if iterator::is_zip(iterator) { parts(iterator) } else { Vec::new() };
+    let started = parts.iter().map(|part| is_started(part.as_borrowed()));
+    started.reduce(|one, other| Some(one? | other?)).flatten()
+}
+
+/// A generator, or those that a `zip` goes over.
+fn generators_of<'py>(iterator: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    if generator::is_exact(iterator) {
+        return vec![iterator.to_owned()];
+    }
+    parts(iterator).iter().flat_map(|part| generators_of(part.as_borrowed())).collect()
 }

@@ -25,6 +25,10 @@ impl Changes for Recorder {
         self.fill_missing(frame, dict, key)
     }
 
+    fn is_own_iterator(&self, frame: &Frame<'_>, iterator: Borrowed<'_, '_>) -> bool {
+        self.may_advance(frame, iterator)
+    }
+
     fn advance_outside<'py>(
         &self,
         frame: &Frame<'py>,

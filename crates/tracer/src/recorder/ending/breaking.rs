@@ -58,6 +58,10 @@ enum Begun {
 }
 
 impl Ends for Recorder {
+    fn goes_on_in(&self, frame: &Frame<'_>, generator: &Object<'_>) {
+        self.note_generator(frame, generator);
+    }
+
     fn stop(&self, frame: &Frame<'_>, reason: Reason, detail: impl Into<String>) {
         if self.stopped.replace(true) {
             return;

@@ -35,6 +35,10 @@ pub(in crate::recorder) trait Changes {
         key: Borrowed<'_, 'py>,
     ) -> Option<Result<Object<'py>>>;
 
+    /// Whether the trace may advance an iterator as it likes: it has made it, or goes on in a generator from outside, from
+    /// here on at the latest.
+    fn is_own_iterator(&self, frame: &Frame<'_>, iterator: Borrowed<'_, '_>) -> bool;
+
     /// An iterator from outside is about to be advanced: reads what comes, takes it over, or ends the trace. What stands
     /// for the item that it gives, if something does.
     fn advance_outside<'py>(
@@ -48,6 +52,10 @@ pub(in crate::recorder) trait Changes {
 pub(in crate::recorder) trait Ends {
     /// The trace can't go on with this instruction.
     fn stop(&self, frame: &Frame<'_>, reason: Reason, detail: impl Into<String>);
+
+    /// The trace goes on in a generator from this instruction on: if no trace can begin where that will stand, the next one
+    /// ends before this instruction.
+    fn goes_on_in(&self, frame: &Frame<'_>, generator: &Object<'_>);
 }
 
 /// Of `ending`: questions about data that a trace goes on behind.

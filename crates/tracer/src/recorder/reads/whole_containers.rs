@@ -1,8 +1,11 @@
 //! Containers as a whole: guarding what C code is about to read, vouching for what it made.
 
-use stator_cpython::object::Borrowed;
+use stator_cpython::generator;
+use stator_cpython::heap::iterator;
+use stator_cpython::object::{Borrowed, Object};
 
 use crate::breaks::Reason;
+use crate::recorder::notes::effects::POSITION;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
@@ -187,6 +190,20 @@ fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>) -> bool {
 }
 
 impl State {
+    /// Whether the trace has gone on in a generator from outside, or in those that a `zip` goes over.
+    pub(in crate::recorder) fn has_gone_on_in(&self, object: Borrowed<'_, '_>) -> bool {
+        let is_first_part = |part: Object<'_>| self.has_gone_on_in(part.as_borrowed());
+        self.written.has(&(object.as_ptr() as usize, POSITION))
+            && (generator::is_exact(object) || iterator::over(object, 0).is_some_and(is_first_part))
+    }
+
+    /// Whether an object is an iterator from outside that the trace can't advance as it likes.
+    pub(in crate::recorder) fn is_others_iterator(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.kind(object) == Kind::Iterator
+            && self.source(object).is_some()
+            && !self.has_gone_on_in(object)
+    }
+
     /// Fails for an outside object whose state C code would read: nothing guards it.
     pub fn refuse_native_state(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         let outside =
