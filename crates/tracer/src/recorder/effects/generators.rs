@@ -163,7 +163,8 @@ fn is_started(iterator: Borrowed<'_, '_>) -> Option<bool> {
     }
     let parts = if iterator::is_zip(iterator) { parts(iterator) } else { Vec::new() };
     let started = parts.iter().map(|part| is_started(part.as_borrowed()));
-    started.reduce(|one, other| Some(one? | other?)).flatten()
+    let started: Vec<bool> = started.collect::<Option<_>>()?;
+    (!started.is_empty()).then(|| started.contains(&true))
 }
 
 /// A generator, or those that a `zip` goes over.
