@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ import torch
 from stator import _stator
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.batching import NotBatchableError, run_together
+from stator._program_tracing.flattening import flattened
 from stator._program_tracing.table import draws_nothing, resolve
 from stator._program_tracing.tracing import Tracing
 from stator._suggest import describe
@@ -201,6 +202,18 @@ class TensorProgram(_stator.Runs):
                 raise NotBatchableError("what it gives for all at once is of another type")
             outputs.append(output.contiguous())
         return outputs
+
+    def of_rows(
+        self, shared: int, count: int
+    ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
+        """What it gives for each of `count` rows, with a first dimension of rows: a function of its
+        tensors that can be traced, in which there are as many operations however many rows there
+        are. The first `shared` tensors are the same for all rows; the others have a first dimension
+        of rows. What it draws it draws for each row.
+
+        Raises where that can't be done: `torch.vmap` has to know its operations.
+        """
+        return flattened(self._linked.run, self._types, shared, count)
 
     def __repr__(self) -> str:
         inputs = ", ".join(str(spec) for spec in self.inputs)

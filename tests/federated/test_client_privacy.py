@@ -19,6 +19,7 @@ from torch.nn import functional as F
 import stator.federated as fl
 from stator.federated import aggregators, learning
 from stator.federated.execution import LocalContext
+from stator.federated.learning import _private_steps
 
 from .classifiers import classifier, drawn_clients
 
@@ -77,6 +78,139 @@ def test_steps_are_those_of_a_loop_over_rows(clip: float, exact: bool) -> None:
     )
     # Losses of rows aren't told.
     assert dict(metrics) == {"rows": 16}
+
+
+def private(make: Any, steps: int, batch_size: int = 4, of: Any = None) -> Any:
+    privacy = learning.DPSGD(clip=1.0, noise_multiplier=1.0, batch_size=batch_size)
+    return learning.build_fed_avg(
+        of or model(), client_optimizer=make, steps=steps, client_privacy=privacy
+    )
+
+
+OPTIMIZERS = {
+    "sgd": sgd,
+    "momentum": lambda of: torch.optim.SGD(of, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "adam": lambda of: torch.optim.Adam(of, lr=0.05, amsgrad=True),
+    "rmsprop": lambda of: torch.optim.RMSprop(of, lr=0.05, momentum=0.5, centered=True),
+    # The number of steps is read by Python: the steps stay one program.
+    "adagrad": lambda of: torch.optim.Adagrad(of, lr=0.05),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [("sgd", 6), ("momentum", 3), ("adam", 4), ("rmsprop", 2), ("adagrad", 3)],
+)
+def test_steps_by_one_program_are_those_of_a_program_of_all(
+    name: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> Any:
+        process = private(OPTIMIZERS[name], steps)
+        torch.manual_seed(5)
+        return process.run(process.initialize(), [drawn_clients((6, 0, 9), 0)] * 2)[0]
+
+    found = run()
+
+    def cannot(*_: Any) -> None:
+        raise _private_steps._NotApartError("the test says so")
+
+    monkeypatch.setattr(_private_steps, "_composed", cannot)
+    np.testing.assert_allclose(flat(found["weights"]), flat(run()["weights"]), rtol=1e-3, atol=1e-5)
+
+
+def test_size_does_not_grow_with_the_batch_and_hardly_with_steps() -> None:
+    def size(steps: int, batch_size: int) -> int:
+        return len(private(sgd, steps, batch_size).next.to_bytes())
+
+    few, many = size(5, 4), size(5, 64)
+    assert abs(many - few) < 500
+    # 4 and 64 times the later program.
+    assert size(65, 4) - few < 6000
+
+
+def test_an_optimizer_that_remembers_more_takes_all_steps_in_one_program() -> None:
+    class Growing(torch.optim.SGD):
+        taken = 0
+
+        def step(self, closure: Any = None) -> Any:
+            self.taken += 1
+            for group in self.param_groups:
+                group["lr"] = 0.1 * self.taken
+            return super().step()
+
+    Growing.__module__ = __name__
+    of = model()
+    rows = drawn_clients((3,), 0)
+    privacy = learning.DPSGD(clip=100.0, noise_multiplier=1e-9, batch_size=3)
+    process = learning.build_fed_avg(
+        of, client_optimizer=lambda of: Growing(of, lr=0.1), steps=3, client_privacy=privacy
+    )
+    state, _ = process.next(process.initialize(), rows)
+    weights = {name: each.detach().clone() for name, each in of.module.named_parameters()}
+    inputs, labels = (torch.from_numpy(rows[0][name]) for name in ("inputs", "labels"))
+    for step in (1, 2, 3):
+        leaves = {name: each.clone().requires_grad_() for name, each in weights.items()}
+        outputs = torch.func.functional_call(of.module, leaves, (inputs,))
+        found = torch.autograd.grad(F.cross_entropy(outputs, labels), list(leaves.values()))
+        weights = {
+            name: each - 0.1 * step * gradient
+            for (name, each), gradient in zip(weights.items(), found, strict=True)
+        }
+    np.testing.assert_allclose(flat(state["weights"]), flat(weights), rtol=1e-3, atol=1e-6)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(2, 3, batch_first=True)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.layer(rows.reshape(-1, 2, 2))[0][:, -1]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.GELU(), nn.Linear(6, 3)),
+        nn.Sequential(
+            nn.Unflatten(1, (1, 2, 2)),
+            nn.Conv2d(1, 4, 2),
+            nn.GroupNorm(2, 4),
+            nn.Flatten(1),
+            nn.Linear(4, 3),
+        ),
+        # `torch.vmap` doesn't know it: one row after the other.
+        Recurrent(),
+    ],
+)
+def test_gradients_of_other_modules_are_those_of_single_rows(module: nn.Module) -> None:
+    of = model(module)
+    rows = drawn_clients((6, 3, 6, 1), 0)
+    privacy = learning.DPSGD(clip=0.3, noise_multiplier=1e-9, batch_size=6)
+    process = learning.build_fed_avg(of, client_optimizer=sgd, steps=2, client_privacy=privacy)
+    start = process.initialize()
+    state, _ = process.next(start, rows)
+    updates = [plain_update(of, client, 0.3, 6, 2) for client in rows]
+    expected = np.average(updates, axis=0, weights=[6, 3, 6, 1])
+    np.testing.assert_allclose(
+        flat(start["weights"]) - flat(state["weights"]), expected, rtol=2e-3, atol=5e-6
+    )
+
+
+def test_rows_drop_what_each_draws() -> None:
+    # Each row keeps half of the inputs, by chance of its own: rows of ones differ.
+    of = model(nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 3)))
+    total = learning.DPSGD(clip=9.0, noise_multiplier=1.0, batch_size=8)._total(of)
+
+    def summed(weights: Any, rows: Any) -> Any:
+        return total(weights, rows, torch.ones(8, dtype=torch.bool))["1.weight"]
+
+    eight = {"inputs": fl.TensorType(np.float32, [8, 4]), "labels": fl.TensorType(np.int64, [8])}
+    program = fl.local_computation(of.weights_type, eight)(summed)
+    rows = {"inputs": np.ones((8, 4), np.float32), "labels": np.zeros(8, np.int64)}
+    found = program(of.weights(), rows)
+    # Columns of the gradient have as many terms as rows have kept that input.
+    assert len({tuple(column) for column in found.T.tolist()}) > 1
 
 
 @pytest.mark.parametrize("exact", [False, True])

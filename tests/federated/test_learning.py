@@ -230,6 +230,89 @@ def test_evaluation() -> None:
     assert found["loss"] == pytest.approx(F.cross_entropy(outputs, labels).item(), rel=1e-5)
 
 
+def test_parameters_that_need_no_gradient_stay_as_they_are() -> None:
+    module = network()
+    for parameter in module[0].parameters():  # type: ignore[union-attr]
+        parameter.requires_grad_(False)
+    of = model(module)
+    decaying = lambda parameters: torch.optim.SGD(parameters, lr=0.3, weight_decay=0.5)  # noqa: E731
+    process = learning.build_fed_avg(of, client_optimizer=decaying, steps=3)
+    state, _ = process.next(process.initialize(), clients())
+    trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    assert list(state["weights"]) == list(trained)
+    before = {name: each.detach().clone() for name, each in module.named_parameters()}
+    start = {name: before[name].numpy() for name in trained}
+
+    def own(parameters: list[Any]) -> Any:
+        of_trained = [
+            each for name, each in zip(before, parameters, strict=True) if name in trained
+        ]
+        return decaying(of_trained)
+
+    update, _ = plain_round(module, clients(), own, 3)
+    same(state["weights"], {name: start[name] - update[name].numpy() for name in start})
+    of.assign(state["weights"])
+    assert all(
+        torch.equal(each, before[name])
+        for name, each in module.named_parameters()
+        if name not in trained
+    )
+    with pytest.raises(ValueError, match="no parameters to train"):
+        model(network().requires_grad_(False))
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_recurrent_modules(kind: Any) -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(11, 6)
+            self.layers = kind(6, 5, num_layers=2, batch_first=True, bidirectional=True)
+            self.head = nn.Linear(10, 3)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.head(self.layers(self.table(ids))[0][:, -1])
+
+    torch.manual_seed(0)
+    module = Words()
+    words = learning.Model(
+        module,
+        F.cross_entropy,
+        inputs=fl.TensorType(np.int64, [None, 7]),
+        labels=fl.TensorType(np.int64, [None]),
+    )
+    drawn = np.random.default_rng(0)
+    rows = [
+        {"inputs": drawn.integers(0, 11, (size, 7)), "labels": drawn.integers(0, 3, size)}
+        for size in (3, 5, 3)
+    ]
+    process = learning.build_fed_avg(words, client_optimizer=sgd(0.5), steps=2)
+    state, _ = process.next(process.initialize(), rows)
+    update, _ = plain_round(module, rows, sgd(0.5), 2)
+    before = words.weights()
+    same(state["weights"], {name: before[name] - update[name].numpy() for name in before})
+
+
+def test_a_loss_may_read_the_modules_parameters() -> None:
+    module = network()
+    layer: Any = module[3]
+
+    def decayed(outputs: Any, labels: Any) -> Any:
+        return F.cross_entropy(outputs, labels) + 0.1 * layer.weight.pow(2).sum()
+
+    of = learning.Model(module, decayed, model(module).inputs, model(module).labels)
+    rows = clients((6,))
+    process = learning.build_fed_sgd(of)
+    state, _ = process.next(process.initialize(), rows)
+    inputs, labels = (torch.from_numpy(rows[0][name]) for name in ("inputs", "labels"))
+    decayed(module(inputs), labels).backward()
+    expected = {
+        name: (parameter - 0.1 * (parameter.grad if parameter.grad is not None else 0))
+        for name, parameter in module.named_parameters()
+    }
+    same(state["weights"], {name: each.detach().numpy() for name, each in expected.items()})
+
+
 def test_a_round_is_a_computation_that_can_be_sent() -> None:
     process = learning.build_fed_adam(model(), steps=2)
     read = fl.framework.ConcreteComputation.from_bytes(process.next.to_bytes())

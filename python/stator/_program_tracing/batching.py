@@ -29,11 +29,14 @@ def run_together(
     run: Callable[[tuple[torch.Tensor, ...]], Sequence[Any]],
     columns: Sequence[torch.Tensor],
     count: int,
+    *,
+    draws: bool = False,
 ) -> list[Any]:
     """What `run` gives, with a first dimension of clients.
 
     columns: for each input, the clients' tensors in one, with a first dimension of clients, apart
         from everybody's gradients.
+    draws: whether it may draw random numbers, of each client's own.
 
     Raises `NotBatchableError` where the program can't be run in this way, and whatever it raises.
     """
@@ -43,7 +46,8 @@ def run_together(
             return tuple(run(tensors))
 
     with torch.enable_grad(), _silence():
-        return list(torch.vmap(batched)(*columns))
+        randomness = "different" if draws else "error"
+        return list(torch.vmap(batched, randomness=randomness)(*columns))
 
 
 _LOCK = threading.Lock()

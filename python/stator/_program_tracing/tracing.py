@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
-from stator._program_tracing import TensorSpec, autograd, indexing, table
+from stator._program_tracing import TensorSpec, autograd, indexing, recurrent, table
 from stator._stator import federated as _federated
 from stator._suggest import describe
 from stator.errors import ProgramError, SpecError
@@ -40,7 +40,8 @@ divisible by many numbers, because programs split their inputs."""
 _DYNAMIC = "_dynamo_dynamic_indices"  # as `stator._dynamic` marks
 _FOLDER = str(Path(__file__).parent)
 _OWN_FILES = tuple(
-    str(Path(_FOLDER, name)) for name in ("__init__.py", "autograd.py", "indexing.py", "tracing.py")
+    str(Path(_FOLDER, name))
+    for name in ("__init__.py", "autograd.py", "indexing.py", "recurrent.py", "tracing.py")
 )
 
 Tree = tuple[str, str | None, list[tuple[str | None, Any]]] | None
@@ -247,7 +248,7 @@ class Tracing:
 
     nodes = autograd.NODES
     silent = [*autograd.SILENT, *indexing.SILENT]
-    substitutes = autograd.SUBSTITUTES
+    substitutes = [*autograd.SUBSTITUTES, *recurrent.SUBSTITUTES]
     stand_in = FakeTensor
     views = [_federated.Struct]
     get_item = staticmethod(indexing.get_item)

@@ -10,6 +10,7 @@ Needs torch.
 
 from __future__ import annotations
 
+from stator.federated.learning import metrics
 from stator.federated.learning._checkpoints import CheckpointError, load_state, save_state
 from stator.federated.learning._checks import ClientError
 from stator.federated.learning._client_privacy import DPSGD
@@ -20,11 +21,11 @@ from stator.federated.learning._data import (
     partition_evenly,
     rows_of,
 )
+from stator.federated.learning._evaluation import build_evaluation
 from stator.federated.learning._models import Model
 from stator.federated.learning._optimizers import ServerOptimizer, adagrad, adam, sgd, yogi
 from stator.federated.learning._processes import (
     IterativeProcess,
-    build_evaluation,
     build_fed_adagrad,
     build_fed_adam,
     build_fed_avg,
@@ -69,6 +70,7 @@ __all__ = [
     "build_fed_yogi",
     "build_scaffold",
     "load_state",
+    "metrics",
     "partition_by_dirichlet",
     "partition_by_user",
     "partition_evenly",

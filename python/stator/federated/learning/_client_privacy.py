@@ -7,8 +7,11 @@ fixed size, chosen without replacement.
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from stator.federated.aggregators._accounting import accounting
@@ -16,6 +19,7 @@ from stator.federated.aggregators._factories import expect_count, expect_number,
 from stator.federated.aggregators._gaussian import noise
 from stator.federated.aggregators._norms import clipped, norm
 from stator.federated.learning._models import Model
+from stator.programs import TensorProgram, TensorSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,26 +63,60 @@ class DPSGD:
         )
         return float(accountant.compose(event, steps).get_epsilon(delta))
 
-    def gradients(self, model: Model, weights: Any, rows: Any) -> Any:
-        """The gradients of a step, with noise, by the names of the weights, which ask for them;
-        within a local computation."""
-        batch, present = self._batch(rows)
-        total: Any = {name: torch.zeros_like(of) for name, of in weights.items()}
-        # A row is given to the model alone, so it moves no other row's gradient.
-        for at in range(self.batch_size):
-            one = {name: tensor[at : at + 1] for name, tensor in batch.items()}
-            loss = model.loss(model.outputs(weights, one["inputs"]), one["labels"])
-            found = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
+    def gradients(self, model: Model) -> Callable[[Any, Any], Any]:
+        """A function for local computations: of weights and a client's rows, it gives the gradients
+        of a step, with noise, by the names of the weights."""
+        total_of = self._total(model)
+        deviation = self.clip * self.noise_multiplier
+
+        def gradients(weights: Any, rows: Any) -> Any:
+            total = total_of(weights, *self._batch(rows))
+            return mapped(lambda of: (of + noise(of, deviation)) / self.batch_size, total)
+
+        return gradients
+
+    def _total(self, model: Model) -> Callable[[Any, Any, Any], Any]:
+        """A function of weights, a batch, and which rows of it are there: the sum of the rows'
+        gradients, each clipped."""
+        names = list(model.parameters())
+
+        def of_row(weights: Any, row: Any, is_there: Any) -> Any:
+            # A row is given to the model alone, so it moves no other row's gradient.
+            own = {
+                name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()
+            }
+            loss = model.loss_of(own, row)
+            found = torch.autograd.grad(loss, list(own.values()), allow_unused=True)
             gradient = {
-                name: torch.zeros_like(weights[name]) if found[place] is None else found[place]
-                for place, name in enumerate(weights)
+                name: torch.zeros_like(own[name]) if found[place] is None else found[place]
+                for place, name in enumerate(own)
             }
             size = norm(gradient)
-            size = torch.where(present[at], size, torch.full_like(size, float("inf")))
-            bounded = clipped(gradient, size, torch.full_like(size, self.clip))
-            total = mapped(torch.add, total, bounded)
-        deviation = self.clip * self.noise_multiplier
-        return mapped(lambda of: (of + noise(of, deviation)) / self.batch_size, total)
+            size = torch.where(is_there, size, torch.full_like(size, float("inf")))
+            return list(clipped(gradient, size, torch.full_like(size, self.clip)).values())
+
+        def one_by_one(weights: Any, batch: Any, is_there: Any) -> Any:
+            total = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+            for at in range(self.batch_size):
+                row = {name: tensor[at : at + 1] for name, tensor in batch.items()}
+                for name, more in zip(names, of_row(weights, row, is_there[at]), strict=True):
+                    total[name] = total[name] + more
+            return total
+
+        program = TensorProgram.trace(of_row, _specs(model))
+        try:
+            run = program.of_rows(len(names), self.batch_size)
+        except Exception as error:
+            _LOG.info("%r runs for one row after the other: %s", program, error)
+            return one_by_one
+
+        def at_once(weights: Any, batch: Any, is_there: Any) -> Any:
+            columns = [tensor.unsqueeze(1) for tensor in batch.values()]
+            given = [tensor.detach() for tensor in weights.values()]
+            found = run([*given, *columns, is_there])
+            return {name: rows.sum(0) for name, rows in zip(names, found, strict=True)}
+
+        return at_once
 
     def _batch(self, rows: Any) -> tuple[Any, Any]:
         """Some rows by chance, and which of them are there: the rest is zeros."""
@@ -93,3 +131,19 @@ class DPSGD:
             return torch.cat([tensor, padding])[order]
 
         return {name: chosen(rows[name]) for name in ("inputs", "labels")}, present
+
+
+def _specs(model: Model) -> tuple[Any, Any, Any]:
+    """The types of the weights, of a row, and of whether it is there."""
+    weights = {
+        name: TensorSpec(parameter.dtype, tuple(parameter.shape))
+        for name, parameter in model.parameters().items()
+    }
+    row = {
+        name: TensorSpec(getattr(torch, np.dtype(of.dtype).name), (1, *of.shape[1:]))
+        for name, of in model.rows_type.items()
+    }
+    return weights, row, TensorSpec(torch.bool, ())
+
+
+_LOG = logging.getLogger("stator.federated")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ from stator.federated.aggregators._factories import expect_factory, nothing
 from stator.federated.learning import _optimizers
 from stator.federated.learning._checks import Round
 from stator.federated.learning._client_privacy import DPSGD
-from stator.federated.learning._models import Model
+from stator.federated.learning._models import Model, count_rows, if_any
 from stator.federated.learning._optimizers import ServerOptimizer
+from stator.federated.learning._private_steps import private_training
 
 ClientOptimizer = Callable[[list[Any]], torch.optim.Optimizer]
 
@@ -167,37 +168,6 @@ def build_fed_yogi(
     return _process(model, client_optimizer, server_optimizer, steps, model_aggregator)
 
 
-def build_evaluation(
-    model: Model, metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None
-) -> Any:
-    """A computation of weights at the server and rows at clients: means over all rows.
-
-    metrics: functions of outputs and labels that give a scalar, the mean over the rows; the loss
-        comes in any case, as `loss`.
-    """
-    functions = {"loss": model.loss, **(metrics or {})}
-
-    def local(weights: Any, rows: Any) -> Any:
-        outputs, count = model.outputs(weights, rows["inputs"]), count_rows(rows)
-        found = OrderedDict(
-            (name, if_any(count, function(outputs, rows["labels"]).to(torch.float32)))
-            for name, function in functions.items()
-        )
-        return found, count
-
-    measure = fl.local_computation(model.weights_type, model.rows_type)(local)
-
-    def evaluate(weights: Any, rows: Any) -> Any:
-        found = fl.federated_map(measure, (fl.federated_broadcast(weights), rows))
-        return fl.federated_mean(found[0], weight=found[1])
-
-    return fl.federated_computation(
-        evaluate,
-        fl.FederatedType(model.weights_type, fl.SERVER),
-        fl.FederatedType(model.rows_type, fl.CLIENTS),
-    )
-
-
 def _unit_steps(parameters: list[Any]) -> torch.optim.Optimizer:
     """A step along the gradient: what a client's weights are reduced by is the gradient."""
     return torch.optim.SGD(parameters, lr=1.0)
@@ -205,16 +175,6 @@ def _unit_steps(parameters: list[Any]) -> torch.optim.Optimizer:
 
 def _usual(parameters: list[Any]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1)
-
-
-def count_rows(rows: Any) -> Any:
-    """The number of rows, as a weight."""
-    return torch.ones_like(rows["inputs"].flatten(1)[:, 0], dtype=torch.float32).sum()
-
-
-def if_any(count: Any, value: Any) -> Any:
-    """The value where there are rows, otherwise zero."""
-    return torch.where(count > 0, value, torch.zeros_like(value))
 
 
 def _process(
@@ -239,12 +199,7 @@ def _process(
         first: Any = None
         for _ in range(steps):
             optimizer.zero_grad()
-            if client_privacy is not None:
-                for name, gradient in client_privacy.gradients(model, parameters, rows).items():
-                    parameters[name].grad = gradient
-                optimizer.step()
-                continue
-            loss = model.loss(model.outputs(parameters, rows["inputs"]), rows["labels"])
+            loss = model.loss_of(parameters, rows)
             first = loss.detach() if first is None else first
             if proximal_strength:
                 away = [(parameters[name] - weights[name]).pow(2).sum() for name in weights]
@@ -256,15 +211,12 @@ def _process(
         update = OrderedDict(
             (name, if_any(count, weights[name] - parameters[name].detach())) for name in weights
         )
-        if first is None:
-            return update, count
         return update, count, if_any(count, first.to(torch.float32))
 
     def begin() -> Any:
         # The module's parameters, as they are now, are constants of the program.
         weights = OrderedDict(
-            (name, parameter.detach().clone())
-            for name, parameter in model.module.named_parameters()
+            (name, parameter.detach().clone()) for name, parameter in model.parameters().items()
         )
         moments = server.initialize(weights)
         return OrderedDict(
@@ -279,7 +231,10 @@ def _process(
 
     initially = fl.federated_computation(initialize)
     of_weights = model.weights_type
-    train = fl.local_computation(of_weights, model.rows_type)(local)
+    if client_privacy is None:
+        train = fl.local_computation(of_weights, model.rows_type)(local)
+    else:
+        train = private_training(model, make, steps, client_privacy)
 
     def advance(weights: Any, moments: Any, number: Any, update: Any) -> Any:
         moments, weights = server.step(moments, weights, update)

@@ -17,9 +17,9 @@ from stator.federated.aggregators import AggregationFactory, UnweightedMeanFacto
 from stator.federated.aggregators._factories import expect_count, expect_number
 from stator.federated.learning import _optimizers
 from stator.federated.learning._checks import Round, field
-from stator.federated.learning._models import Model
+from stator.federated.learning._models import Model, count_rows, if_any
 from stator.federated.learning._optimizers import ServerOptimizer
-from stator.federated.learning._processes import IterativeProcess, count_rows, created, if_any
+from stator.federated.learning._processes import IterativeProcess, created
 
 _ID = fl.TensorType(np.int32)
 
@@ -69,8 +69,7 @@ def build_scaffold(
 
     def begin() -> Any:
         weights = OrderedDict(
-            (name, parameter.detach().clone())
-            for name, parameter in model.module.named_parameters()
+            (name, parameter.detach().clone()) for name, parameter in model.parameters().items()
         )
         return OrderedDict(
             weights=weights,
@@ -145,9 +144,14 @@ def _training(model: Model, rate: float, steps: int) -> Any:
         parameters = {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
         first: Any = None
         for _ in range(steps):
-            loss = model.loss(model.outputs(parameters, rows["inputs"]), rows["labels"])
+            loss = model.loss_of(parameters, rows)
             first = loss.detach() if first is None else first
-            gradients = torch.autograd.grad(loss, list(parameters.values()))
+            found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+            # What the loss doesn't depend on stays as it is.
+            gradients = [
+                torch.zeros_like(tensor) if gradient is None else gradient
+                for gradient, tensor in zip(found, parameters.values(), strict=True)
+            ]
             parameters = {
                 name: (tensor - rate * (gradient - own[name] + control[name]))
                 .detach()

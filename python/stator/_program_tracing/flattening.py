@@ -1,0 +1,128 @@
+"""One program for many rows: what a program gives for each of them, as operations on all of them.
+
+Its operations are executed on tensors without data by the rules of `torch.vmap`, and those that
+PyTorch then executes, gradients' included, are taken note of. So there are as many as for one row,
+more or less, however many rows there are; and they can be part of another program.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from stator._program_tracing import TensorSpec
+from stator._program_tracing.batching import run_together
+
+__all__ = ["flattened"]
+
+
+def flattened(
+    run: Callable[[tuple[torch.Tensor, ...]], Sequence[Any]],
+    inputs: Sequence[TensorSpec],
+    shared: int,
+    count: int,
+) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
+    """What `run` gives for each of `count` rows, with a first dimension of rows: a function to be
+    traced, of the inputs.
+
+    inputs: the types of `run`'s inputs, whose sizes are known.
+    shared: how many of them, the first ones, are the same for all rows. The others have a first
+        dimension of rows.
+
+    Raises `NotBatchableError` or whatever PyTorch raises where that can't be done.
+    """
+
+    def together(*tensors: torch.Tensor) -> list[Any]:
+        same = [tensor.expand(count, *tensor.shape) for tensor in tensors[:shared]]
+        return run_together(run, [*same, *tensors[shared:]], count, draws=True)
+
+    examples = []
+    for index, spec in enumerate(inputs):
+        sizes = [size for size in spec.shape if size is not None]
+        rows = [] if index < shared else [count]
+        examples.append(torch.zeros([*rows, *sizes], dtype=spec.dtype))
+    module = make_fx(together, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(
+        *examples
+    )
+    module.graph.eliminate_dead_code()
+    return _Steps(module)
+
+
+@functools.cache
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """What PyTorch's private operations, which programs don't have, are made of."""
+    return {
+        operation: made
+        for operation, made in decomposition_table.items()
+        if isinstance(operation, torch._ops.OpOverload)
+        and operation.name().startswith("aten::_")
+        and operation is not _CONVERSION
+    }
+
+
+_CONVERSION = torch.ops.aten._to_copy.default
+
+
+class _Place:
+    """Where a value is among those that there are."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class _Steps:
+    """The operations of a graph, one after the other."""
+
+    def __init__(self, module: Any) -> None:
+        self._constants: list[Any] = []
+        self._steps: list[tuple[Any, Any, Any]] = []
+        self._outputs: Any = ()
+        places: dict[Any, _Place] = {}
+
+        def placed(of: Any) -> Any:
+            return torch.fx.node.map_arg(of, lambda node: places[node])
+
+        nodes = list(module.graph.nodes)
+        given = [node for node in nodes if node.op == "placeholder"]
+        constants = [node for node in nodes if node.op == "get_attr"]
+        for node in (*given, *constants):
+            places[node] = _Place(len(places))
+        self._constants = [getattr(module, node.target) for node in constants]
+        for node in nodes:
+            if node.op == "output":
+                self._outputs = placed(list(node.args[0]))
+            elif node.op == "call_function" and node.target is torch.ops.aten.detach.default:
+                # Nobody takes gradients of what is here.
+                places[node] = places[node.args[0]]
+            elif node.op == "call_function":
+                target, kwargs = node.target, dict(node.kwargs)
+                if target is _CONVERSION:
+                    target, kwargs = _converted, {"dtype": kwargs.get("dtype")}
+                at = len(given) + len(constants) + len(self._steps)
+                self._steps.append((target, placed(list(node.args)), placed(kwargs)))
+                places[node] = _Place(at)
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        values = [*tensors, *self._constants]
+        for target, args, kwargs in self._steps:
+            named = {name: _filled(value, values) for name, value in kwargs.items()}
+            values.append(target(*[_filled(value, values) for value in args], **named))
+        return [_filled(output, values) for output in self._outputs]
+
+
+def _converted(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    return tensor if dtype is None else tensor.to(dtype)
+
+
+def _filled(value: Any, values: list[Any]) -> Any:
+    """An argument with the values of the places in it."""
+    if isinstance(value, _Place):
+        return values[value.index]
+    if isinstance(value, (list, tuple)):
+        return [_filled(item, values) for item in value]
+    return value
