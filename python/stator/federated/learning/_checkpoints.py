@@ -1,9 +1,12 @@
-"""States in files: written whole or not at all, and read only if they are of the process."""
+"""States in files: written whole or not at all, and read only if they are of the process.
+
+The file is that of states of programs (`stator.federated.program`): an archive of arrays with a list
+of what they are. Those that earlier versions have written, of arrays alone, are read as well.
+"""
 
 from __future__ import annotations
 
 import os
-import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
@@ -11,8 +14,15 @@ from typing import Any
 import numpy as np
 
 import stator.federated as fl
-from stator.federated._files import write_whole
 from stator.federated.learning._processes import IterativeProcess
+from stator.federated.program import CorruptedFileError, structure_utils
+from stator.federated.program._archive import Archive, read_archive
+
+_KIND = "state of learning"
+_STATE, _TRAINING = "state", "training"
+
+#: How earlier versions called what is told of training, among the arrays of the state.
+_OLD_TRAINING = "training: metrics and seed"
 
 
 class CheckpointError(Exception):
@@ -21,73 +31,103 @@ class CheckpointError(Exception):
 
 def save_state(state: Any, path: str | os.PathLike[str]) -> None:
     """Writes a state to a file. Whoever is killed meanwhile has left the file as it was."""
-    write_arrays(arrays_of(state), path)
+    write(state, None, path)
 
 
 def load_state(process: IterativeProcess, path: str | os.PathLike[str]) -> Any:
-    """The state that was written to a file.
+    """The state that was written to a file, by `save_state` or as a checkpoint of `train`.
 
     Raises `CheckpointError` if the file is damaged, or holds the state of another process;
     `FileNotFoundError` if there is none.
     """
-    return state_of(process, read_arrays(path), path)
+    values, _ = read(path)
+    return state_of(process, values, path)
 
 
-def write_arrays(arrays: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Writes arrays to a file, whole or not at all."""
-    write_whole(path, lambda file: np.savez(file, **arrays))
+def write(state: Any, training: str | None, path: str | os.PathLike[str]) -> None:
+    """Writes a state to a file, with what is told of the training that came to it."""
+    contents = {_STATE: structure_utils.map_structure(_as_array, state)}
+    if training is not None:
+        contents[_TRAINING] = training
+    Archive(contents, _KIND).write(path)
 
 
-def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The arrays in a file."""
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str | None]:
+    """The values of a state by their paths in it, and what is told of the training."""
+    try:
+        found = read_archive(path, _KIND, "Remove it to begin anew, or give an earlier file.")
+    except CorruptedFileError as error:
+        old = _read_old(path)
+        if old is None:
+            raise CheckpointError(str(error)) from error
+        return old
+    training = dict(found).get((_TRAINING,))
+    values = {_name(place[1:]): value for place, value in found if place[:1] == (_STATE,)}
+    return values, training if isinstance(training, str) else None
+
+
+def _read_old(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str | None] | None:
+    """The same of a file of arrays alone; `None` if it isn't one, or is damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(
-            f"{os.fspath(path)} is no checkpoint, or is damaged: {error}"
-        ) from error
-
-
-def arrays_of(state: Any) -> dict[str, Any]:
-    """A state as arrays, by their paths in it."""
-    return {name: np.asarray(value) for name, value in _flat(state, dict)}
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                return None
+            values = {name: file[name] for name in file.files}
+        if not all(isinstance(value, np.ndarray) for value in values.values()):
+            return None
+        told = values.pop(_OLD_TRAINING, None)
+        return values, None if told is None else bytes(told).decode()
+    except Exception:
+        # Damage makes NumPy raise whatever it finds first.
+        return None
 
 
 def state_of(
-    process: IterativeProcess, arrays: dict[str, Any], path: str | os.PathLike[str]
+    process: IterativeProcess, values: dict[str, Any], path: str | os.PathLike[str]
 ) -> Any:
-    """The state that arrays from a file are."""
-    expected = dict(_flat(process.state_type, fl.StructType))
-    if missing := expected.keys() ^ arrays.keys():
+    """The state that values from a file are."""
+    expected = {_name(place): of for place, of in _tensors(process.state_type)}
+    if missing := expected.keys() ^ values.keys():
         names = ", ".join(sorted(missing))
         raise CheckpointError(
             f"{os.fspath(path)} holds the state of another process: these are in one of them only: "
             f"{names}"
         )
     for name, of in expected.items():
-        found = arrays[name]
+        found = np.asarray(values[name])
         if found.dtype != of.dtype or found.shape != tuple(of.shape):
             raise CheckpointError(
                 f"{os.fspath(path)} holds the state of another process: `{name}` is "
                 f"{found.dtype}{list(found.shape)}, where the process has {of}"
             )
-    return _nested(process.state_type, iter([arrays[name] for name in expected]))
+    return _nested(process.state_type, values)
 
 
-def _flat(tree: Any, kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """What is in a state or its type, by paths; `kind` is the class of what holds others."""
-    for name, part in tree.items():
-        if isinstance(part, kind):
-            yield from _flat(part, kind, f"{prefix}{name}/")
-        else:
-            yield f"{prefix}{name}", part
+def _as_array(value: Any) -> Any:
+    return value if isinstance(value, np.generic) else np.asarray(value)
 
 
-def _nested(of: Any, arrays: Iterator[Any]) -> Any:
-    return OrderedDict(
-        (name, _nested(field, arrays) if isinstance(field, fl.StructType) else next(arrays))
-        for name, field in of.items()
-    )
+def _name(place: structure_utils.Path) -> str:
+    return "/".join(map(str, place))
+
+
+def _fields(of: Any) -> list[tuple[str | int, Any]]:
+    return [(at if name is None else name, field) for at, (name, field) in enumerate(of.items())]
+
+
+def _tensors(of: Any, place: structure_utils.Path = ()) -> Iterator[tuple[Any, Any]]:
+    """The types of what is in a state of a type, by paths."""
+    if not isinstance(of, fl.StructType):
+        yield place, of
+        return
+    for key, field in _fields(of):
+        yield from _tensors(field, (*place, key))
+
+
+def _nested(of: Any, values: dict[str, Any], place: structure_utils.Path = ()) -> Any:
+    if not isinstance(of, fl.StructType):
+        return values[_name(place)]
+    inner = [(key, _nested(field, values, (*place, key))) for key, field in _fields(of)]
+    if inner and isinstance(inner[0][0], int):
+        return tuple(value for _, value in inner)
+    return OrderedDict(inner)

@@ -19,10 +19,9 @@ from stator.federated._executors import RetryableError
 from stator.federated.aggregators._factories import expect_count
 from stator.federated.learning._checkpoints import (
     CheckpointError,
-    arrays_of,
-    read_arrays,
+    read,
     state_of,
-    write_arrays,
+    write,
 )
 from stator.federated.learning._processes import IterativeProcess
 from stator.federated.learning._sampling import ClientSampler, Cohort
@@ -115,9 +114,9 @@ class _Run:
             seed = secrets.randbits(63) if seed is None else expect_count(seed, "seed", least=0)
             with _seeded(seed, _FIRST):
                 return cls(process.initialize(), [], seed)
-        arrays = read_arrays(path)
+        values, training = read(path)
         try:
-            told = json.loads(bytes(arrays.pop(_TOLD)).decode())
+            told = json.loads(training or "null")
             metrics, kept = told["metrics"], told["seed"]
         except (KeyError, ValueError, TypeError) as error:
             raise CheckpointError(
@@ -128,7 +127,7 @@ class _Run:
             raise CheckpointError(
                 f"{path} is of training with another `seed`: give the same one, or none."
             )
-        return cls(state_of(process, arrays, path), metrics, kept)
+        return cls(state_of(process, values, path), metrics, kept)
 
     @property
     def done(self) -> int:
@@ -136,13 +135,9 @@ class _Run:
         return len(self.metrics)
 
     def save(self, path: Path) -> None:
-        told = json.dumps({"metrics": self.metrics, "seed": self.seed}).encode()
-        arrays = arrays_of(self.state)
-        write_arrays({**arrays, _TOLD: np.frombuffer(told, np.uint8)}, path)
+        write(self.state, json.dumps({"metrics": self.metrics, "seed": self.seed}), path)
 
 
-# No state has such a name: names of its parts are Python's or PyTorch's.
-_TOLD = "training: metrics and seed"
 _FIRST = -1
 
 
