@@ -29,7 +29,7 @@ from ray.cluster_utils import Cluster
 from torch import nn
 
 from stator.federated import learning
-from stator.federated.ray import RayContext, RetryableError, UnsendableError
+from stator.federated.ray import ClientsLostError, RayContext, RetryableError, UnsendableError
 
 from .classifiers import classifier, drawn_clients
 from .test_parts import bits, drawn
@@ -282,6 +282,105 @@ def test_what_cannot_be_done_can_be_tried_again(cluster: Any, tmp_path: Path) ->
         )
         (tmp_path / "well").touch()
         assert context.invoke(computation, list(range(8))) == 28
+
+
+def test_clients_that_are_lost_are_named(cluster: Any) -> None:
+    lethal = fl.local_computation(np.int32, result=np.int32)(
+        lambda x: os.kill(os.getpid(), signal.SIGKILL) if x == 3 else x
+    )
+    count = fl.federated_computation(
+        lambda values: fl.federated_sum(fl.federated_map(lethal, values)), INTS
+    )
+    with RayContext(workers=2, chunk=2, attempts=1) as context:
+        with pytest.raises(ClientsLostError) as caught:
+            context.invoke(count, list(range(8)))
+    assert caught.value.clients == range(2, 4)
+
+
+def test_what_is_larger_than_the_store_goes_to_disk(context: RayContext) -> None:
+    made = large(40_000_000)
+    with fl.framework.get_context_stack().install(context):
+        assert made(np.full(40_000_000, 2, np.float32), [1.0, 2.0]) == 7
+
+
+def large(size: int) -> Any:
+    """A sum of numbers, to each of which something large from the server is added."""
+    row = fl.TensorType(np.float32, [size])
+    add = fl.local_computation(row, np.float32, result=np.float32)(
+        lambda weights, x: np.float32(weights[-1] + x)
+    )
+
+    @fl.federated_computation(
+        fl.FederatedType(row, fl.SERVER), fl.FederatedType(np.float32, fl.CLIENTS)
+    )
+    def added(weights, values):
+        sent = fl.federated_broadcast(weights)
+        return fl.federated_sum(fl.federated_map(add, (sent, values)))
+
+    return added
+
+
+def test_a_full_store_is_an_error_that_may_be_tried_again() -> None:
+    """There is no place on disk either: what is broadcast, what clients have, what workers make."""
+    program = """
+        import os
+        import numpy as np, ray
+        import stator.federated as fl
+        from stator.federated.ray import ClientsLostError, RayContext, RetryableError
+
+        settings = {"local_fs_capacity_threshold": 0.0, "object_store_full_delay_ms": 10}
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        ray.init(
+            address="local", num_cpus=1, object_store_memory=80 << 20, include_dashboard=False,
+            log_to_driver=False, _system_config=settings,
+        )
+        size = 25_000_000
+        row = fl.TensorType(np.float32, [size])
+        last = fl.local_computation(row, result=np.float32)(lambda x: x[-1])
+        make = fl.local_computation(np.float32, result=row)(lambda x: np.full(size, x, np.float32))
+        of_clients = lambda of: fl.FederatedType(of, fl.CLIENTS)
+
+        @fl.federated_computation(fl.FederatedType(row, fl.SERVER), of_clients(np.float32))
+        def broadcast(weights, values):
+            sent = fl.federated_map(last, fl.federated_broadcast(weights))
+            return fl.federated_sum(sent), fl.federated_sum(values)
+
+        @fl.federated_computation(of_clients(row))
+        def given(values):
+            return fl.federated_sum(fl.federated_map(last, values))
+
+        @fl.federated_computation(of_clients(np.float32))
+        def made(values):
+            return fl.federated_sum(fl.federated_map(make, values))
+
+        @fl.federated_computation(of_clients(np.float32))
+        def small(values):
+            return fl.federated_sum(values)
+
+        whole = np.ones(size, np.float32)
+        with RayContext(workers=1, attempts=2) as context:
+            fl.framework.set_default_context(context)
+            for call in (
+                lambda: broadcast(whole, [1.0]), lambda: given([whole]), lambda: made([1.0])
+            ):
+                try:
+                    call()
+                except RetryableError as error:
+                    print(type(error).__name__, "isk is full" in str(error))
+                print(small([1.0, 2.0]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        *("RetryableError True", "3.0"),
+        *("ClientsLostError True", "3.0"),
+        *("ClientsLostError True", "3.0"),
+    ], done.stderr
 
 
 def test_slow_clients_are_done_elsewhere(cluster: Any, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from torch import nn
 
 import stator.federated as fl
 from stator.federated import aggregators, learning
+from stator.federated._executors import ClientsLostError
+from stator.federated.execution import LocalContext
 from stator.federated.framework import RetryableError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -95,6 +97,49 @@ def test_the_first_that_report_count() -> None:
     assert rows == [position * 10 for position in positions]
     # The others aren't asked for anything.
     assert loaded == asked[:7]
+
+
+class Losing(fl.framework.SyncContext):
+    """Loses clients of the rounds that come."""
+
+    def __init__(self, *lost: range) -> None:
+        super().__init__()
+        self.lost = list(lost)
+        self.local = LocalContext()
+
+    def invoke(self, comp: Any, arg: Any) -> Any:
+        if arg is not None and self.lost:
+            raise ClientsLostError("they are gone", self.lost.pop(0))
+        return self.local.invoke(comp, arg)
+
+
+def test_a_round_goes_on_without_clients_that_are_lost() -> None:
+    process, data = a_process(), some_data()
+    cohort = learning.Cohort(learning.UniformSampler(12, 8), quorum=5)
+    losing = Losing(range(2, 4), range(5, 6))
+    with fl.framework.get_context_stack().install(losing):
+        found = learning.train(process, data, rounds=1, cohort=cohort)
+    _, rows = cohort.gather(data.__getitem__, 0)
+    # The second time clients are counted without those of the first.
+    left = [of for at, of in enumerate(rows) if at not in (2, 3, 7)]
+    expected, _ = process.next(process.initialize(), left)
+    same(found.state, expected)
+    assert found.metrics[0]["clients"] == 5
+    # What is too few isn't a round, but may be tried again, with others.
+    for attempts in (1, 2):
+        with fl.framework.get_context_stack().install(Losing(range(4))):
+            if attempts == 2:
+                again = learning.train(process, data, rounds=1, cohort=cohort, attempts=2)
+                assert again.metrics[0]["clients"] == 8
+                continue
+            with pytest.raises(learning.QuorumError) as raised:
+                learning.train(process, data, rounds=1, cohort=cohort)
+    assert (raised.value.reported, raised.value.quorum) == (4, 5)
+    assert isinstance(raised.value.__cause__, ClientsLostError)
+    # Without a cohort nobody has said that fewer would do.
+    with fl.framework.get_context_stack().install(Losing(range(1))):
+        with pytest.raises(ClientsLostError, match="they are gone"):
+            learning.train(process, data, rounds=1)
 
 
 def test_dropout_is_that_of_the_round() -> None:

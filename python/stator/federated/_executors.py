@@ -14,6 +14,22 @@ class RetryableError(Exception):
     """Running failed, and may succeed if it is tried again."""
 
 
+class ClientsLostError(RetryableError):
+    """The work of some clients couldn't be done, through no fault of the program. Nothing of the
+    call counts: it may be made again, also without them.
+
+    clients: which ones, counted from 0 in their order.
+    """
+
+    def __init__(self, message: str, clients: range) -> None:
+        super().__init__(message, clients)
+        self.message = message
+        self.clients = clients
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class ExecutorValue(TypedObject):
     """A value that an executor holds; it may not have been computed yet."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stator.federated._executors import RetryableError
+from stator.federated._executors import ClientsLostError, RetryableError
 from stator.federated.aggregators._factories import expect_count
 from stator.federated.learning._checkpoints import (
     CheckpointError,
@@ -24,7 +24,7 @@ from stator.federated.learning._checkpoints import (
     write,
 )
 from stator.federated.learning._processes import IterativeProcess
-from stator.federated.learning._sampling import ClientSampler, Cohort
+from stator.federated.learning._sampling import ClientSampler, Cohort, QuorumError
 from stator.federated.learning._terminal import Progress, progress_of
 
 
@@ -169,8 +169,7 @@ def _round(
             else:
                 _, rows = cohort.gather(data.__getitem__, number, attempt)
             started = time.perf_counter()
-            with _seeded(run.seed, number, attempt):
-                state, metrics = process.next(run.state, rows)
+            state, metrics, rows = _taken(process, run, rows, cohort, attempt, shown)
         except RetryableError as error:
             if attempt + 1 == attempts:
                 raise
@@ -180,6 +179,32 @@ def _round(
         shown.measure(len(rows), time.perf_counter() - started)
         return {**_numbers(metrics), "clients": float(len(rows))}
     raise AssertionError("an attempt gives metrics, or raises")
+
+
+def _taken(
+    process: IterativeProcess,
+    run: _Run,
+    rows: list[Any],
+    cohort: Cohort | None,
+    attempt: int,
+    shown: Progress,
+) -> tuple[Any, Any, list[Any]]:
+    """A round's state and metrics, and the rows that made it: without those of clients that are
+    lost on the way, as long as there are as many as the quorum wants."""
+    asked = len(rows)
+    while True:
+        # Who begins anew without some clients draws anew.
+        lost = asked - len(rows)
+        try:
+            with _seeded(run.seed, run.done, attempt, *([lost] if lost else ())):
+                return *process.next(run.state, rows), rows
+        except ClientsLostError as error:
+            if cohort is None:
+                raise
+            rows = [of for position, of in enumerate(rows) if position not in error.clients]
+            if len(rows) < max(1, cohort.quorum):
+                raise QuorumError(run.done, len(rows), cohort.quorum) from error
+            shown.tell(f"round {run.done + 1} goes on without {asked - len(rows)} clients: {error}")
 
 
 @contextlib.contextmanager

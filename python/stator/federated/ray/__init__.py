@@ -13,8 +13,14 @@ except ModuleNotFoundError as error:
         name="ray",
     ) from None
 
-from stator.federated._executors import RetryableError
+from stator.federated._executors import ClientsLostError, RetryableError
 from stator.federated.ray._context import RayContext
 from stator.federated.ray._worker import ClientFailedError, UnsendableError
 
-__all__ = ["ClientFailedError", "RayContext", "RetryableError", "UnsendableError"]
+__all__ = [
+    "ClientFailedError",
+    "ClientsLostError",
+    "RayContext",
+    "RetryableError",
+    "UnsendableError",
+]

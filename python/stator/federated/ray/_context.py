@@ -161,9 +161,12 @@ class RayContext(_native.HiddenInvoke, SyncContext):
         except ray.exceptions.RayError as error:
             raise RetryableError(f"the cluster can't store what clients need: {error}") from error
 
-        def submit(worker: Any, number: int) -> Any:
+        def members(number: int) -> range:
             first = number * chunk
-            count = min(chunk, clients - first)
+            return range(first, min(first + chunk, clients))
+
+        def submit(worker: Any, number: int) -> Any:
+            first, count = members(number).start, len(members(number))
             return worker.work.remote(
                 (program.name, [program.reference]),
                 stage,
@@ -178,16 +181,12 @@ class RayContext(_native.HiddenInvoke, SyncContext):
             program.store()
             broadcast.store()
 
-        def name(number: int) -> str:
-            first = number * chunk
-            return f"the work of clients {first} to {min(first + chunk, clients) - 1}"
-
         job = Job(
             math.ceil(clients / chunk),
             submit,
             lambda made: run.merge(stage, made),
             renew,
-            name,
+            members,
             self._attempts,
             self._timeout,
         )

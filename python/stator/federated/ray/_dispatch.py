@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from stator.federated._executors import RetryableError
+from stator.federated._executors import ClientsLostError, RetryableError
 from stator.federated.ray._worker import Outcome, Worker
 
 _LOG = logging.getLogger("stator.federated")
@@ -27,6 +27,14 @@ _AHEAD = 4
 
 #: How many seconds workers have to start, where none is there.
 _START = 120.0
+
+
+#: What is raised where the cluster's store has lost something, or has no place for it.
+_STORE = (
+    ray.exceptions.ObjectLostError,
+    ray.exceptions.ObjectStoreFullError,
+    ray.exceptions.OutOfDiskError,
+)
 
 
 class RemoteTracebackError(Exception):
@@ -44,7 +52,7 @@ class Job:
     submit: has a worker begin one; what tells its outcome.
     take: gets what they made, one after the other in their order.
     renew: provides again what workers found to be lost.
-    name: says which clients are in a chunk.
+    clients: which clients are in a chunk.
     attempts: how often one is tried at most.
     timeout: after how many seconds a chunk is done elsewhere; never, if None.
     """
@@ -53,9 +61,14 @@ class Job:
     submit: Callable[[Any, int], Any]
     take: Callable[[Any], None]
     renew: Callable[[], None]
-    name: Callable[[int], str]
+    clients: Callable[[int], range]
     attempts: int
     timeout: float | None
+
+    def name(self, chunk: int) -> str:
+        """What a chunk is, for messages."""
+        clients = self.clients(chunk)
+        return f"the work of clients {clients.start} to {clients.stop - 1}"
 
 
 class _Process:
@@ -163,8 +176,9 @@ class _Run:
                     outcome = self._job.submit(process.handle, chunk)
                 except ray.exceptions.RayError as error:
                     # The store is full, for example.
-                    raise RetryableError(
-                        f"{self._job.name(chunk)} can't be sent to a worker: {_text(error)}"
+                    raise ClientsLostError(
+                        f"{self._job.name(chunk)} can't be sent to a worker: {_text(error)}",
+                        self._job.clients(chunk),
                     ) from error
                 if not process.chunks:
                     process.since = time.monotonic()
@@ -210,10 +224,13 @@ class _Run:
     def _done(self, process: _Process, reference: Any) -> None:
         try:
             outcome = ray.get(reference)
-        except ray.exceptions.RayTaskError:
-            # Not the work: what it was given, or gave, couldn't be read.
-            raise
-        except (ray.exceptions.ObjectLostError, ray.exceptions.ObjectStoreFullError) as error:
+        except ray.exceptions.RayTaskError as error:
+            # Not the work: what it was given, or gave, couldn't be read; or what it gave not stored.
+            if not isinstance(error.cause, _STORE):
+                raise
+            self._again(process.chunks.pop(reference), _text(error.cause))
+            return
+        except _STORE as error:
             self._again(process.chunks.pop(reference), _text(error))
             return
         except ray.exceptions.RayError as error:
@@ -226,7 +243,12 @@ class _Run:
         if outcome[0] == "made":
             self._made[chunk] = outcome[1]
         elif outcome[0] == "lost":
-            self._job.renew()
+            try:
+                self._job.renew()
+            except ray.exceptions.RayError as error:
+                raise RetryableError(
+                    f"the cluster can't store what clients need: {_text(error)}"
+                ) from error
             self._again(chunk, outcome[1])
         elif chunk < self._end:
             failure: Exception = cloudpickle.loads(outcome[1])
@@ -261,10 +283,11 @@ class _Run:
     def _again(self, chunk: int, why: str, *, counts: bool = True) -> None:
         self._tried[chunk] += counts
         if self._tried[chunk] >= self._job.attempts and chunk < self._end:
-            raise RetryableError(
+            raise ClientsLostError(
                 f"{self._job.name(chunk)} couldn't be done in {self._job.attempts} attempts: "
                 f"{why}\n"
-                "  hint:     nothing of this call counts; it may be called again"
+                "  hint:     nothing of this call counts; it may be called again",
+                self._job.clients(chunk),
             )
         _LOG.info("%s is done again: %s", self._job.name(chunk), why)
         heapq.heappush(self._waiting, chunk)
