@@ -1,8 +1,8 @@
 """Recurrent modules in tensor programs.
 
 They keep a list of their parameters, and write to themselves where a parameter is another one by
-the time of a call, as in `torch.func.functional_call`. A program may not: its recurrent modules look
-their parameters up at each call, and keep nothing.
+the time of a call, as in `torch.func.functional_call`. A program may not: its recurrent modules
+look their parameters up at each call, and keep nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """States in files: written whole or not at all, and read only if they are of the process.
 
-The file is that of states of programs (`stator.federated.program`): an archive of arrays with a list
-of what they are. Those that earlier versions have written, of arrays alone, are read as well.
+The file is that of states of programs (`stator.federated.program`): an archive of arrays with a
+list of what they are. Those that earlier versions have written, of arrays alone, are read as well.
 """
 
 from __future__ import annotations

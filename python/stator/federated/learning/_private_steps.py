@@ -1,8 +1,8 @@
 """What a client does whose steps are private: one program for each step, applied again and again.
 
 A program of many steps would be as long as they are many. Here a first step makes the optimizer's
-state, and another program takes a step from such a state. It is applied by functions that apply each
-other twice, so what is written down grows with the logarithm of the number of steps alone.
+state, and another program takes a step from such a state. It is applied by functions that apply
+each other twice, so what is written down grows with the logarithm of the number of steps alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is measured of a model: means over rows or clients, and sums that are finalized at the server.
+"""What is measured of a model: means over rows or clients, and sums that the server finalizes.
 
 learning.build_evaluation(model, {
     "accuracy": accuracy,                                # a mean over all rows
@@ -166,6 +166,6 @@ def metric_of(given: Any, name: str) -> Mean | Metric:
         return Mean(given)
     raise TypeError(
         f"metric `{name}` is {given!r}\n"
-        "  expected: a function of outputs and labels, metrics.Mean, metrics.SumThenFinalize, or an "
-        "object of torchmetrics'"
+        "  expected: a function of outputs and labels, metrics.Mean, metrics.SumThenFinalize, or "
+        "an object of torchmetrics'"
     )

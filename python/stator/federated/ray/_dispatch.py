@@ -225,7 +225,7 @@ class _Run:
         try:
             outcome = ray.get(reference)
         except ray.exceptions.RayTaskError as error:
-            # Not the work: what it was given, or gave, couldn't be read; or what it gave not stored.
+            # Not the work: what it was given, or gave, couldn't be read, or not stored.
             if not isinstance(error.cause, _STORE):
                 raise
             self._again(process.chunks.pop(reference), _text(error.cause))

@@ -1,0 +1,93 @@
+"""Recurrent modules with other weights, and programs for many rows at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from stator.programs import TensorProgram, TensorSpec
+
+
+def specs(module: nn.Module) -> dict[str, TensorSpec]:
+    return {
+        name: TensorSpec(each.dtype, tuple(each.shape)) for name, each in module.named_parameters()
+    }
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("is_lent", [False, True])
+def test_recurrent_modules_have_the_weights_that_they_are_given(kind: Any, is_lent: bool) -> None:
+    torch.manual_seed(0)
+    module = kind(3, 4, num_layers=2, batch_first=True)
+
+    def outputs(weights: Any, rows: Any) -> Any:
+        if not is_lent:
+            return module(rows)[0]
+        return torch.func.functional_call(module, dict(weights), (rows,))[0]
+
+    rows = TensorSpec(torch.float32, (None, 5, 3))
+    program = TensorProgram.trace(outputs, (specs(module), rows))
+    # The module has its own weights again, and nothing of the trace.
+    kept = module._flat_weights, list(module.parameters())
+    assert all(one is own for one, own in zip(*kept, strict=True))
+    other = {name: torch.randn_like(each) for name, each in module.named_parameters()}
+    given = torch.randn(2, 5, 3)
+    expected = outputs(other, given)
+    read = TensorProgram.from_bytes(program.to_bytes())
+    for run in (program, program, read):
+        torch.testing.assert_close(run(*other.values(), given)[0], expected.detach())
+    with torch.no_grad():
+        next(module.parameters()).add_(1)
+    changed = TensorProgram.trace(outputs, (specs(module), rows))
+    torch.testing.assert_close(changed(*other.values(), given)[0], outputs(other, given).detach())
+
+
+def of_row(weights: Any, row: Any, label: Any) -> Any:
+    leaf = weights.detach().clone().requires_grad_()
+    loss = F.cross_entropy(F.layer_norm(torch.tanh(row @ leaf), (3,)), label)
+    return torch.autograd.grad(loss, leaf)[0] * SCALE, loss.detach()
+
+
+SCALE = torch.tensor([1.0, 2.0, 3.0])
+
+
+def test_what_a_program_gives_for_rows_is_what_it_gives_for_each() -> None:
+    torch.manual_seed(0)
+    row = TensorSpec(torch.float32, (1, 4)), TensorSpec(torch.int64, (1,))
+    weights = TensorSpec(torch.float32, (4, 3))
+    single = TensorProgram.trace(of_row, (weights, *row))
+    sizes = []
+    for count in (1, 3, 40):
+        together = single.of_rows(shared=1, count=count)
+        many = [TensorSpec(spec.dtype, (count, *spec.shape)) for spec in row]
+        program = TensorProgram.trace(
+            lambda w, rows, labels: together([w, rows, labels]), (weights, *many)
+        )
+        given = torch.randn(4, 3), torch.randn(count, 1, 4), torch.randint(0, 3, (count, 1))
+        for run in (program, program, TensorProgram.from_bytes(program.to_bytes())):
+            gradients, losses = run(*given)
+            for at in range(count):
+                gradient, loss = single(given[0], given[1][at], given[2][at])
+                torch.testing.assert_close(gradients[at], gradient)
+                torch.testing.assert_close(losses[at], loss)
+        sizes.append(len(program.text.splitlines()))
+    assert len(set(sizes)) == 1
+
+
+def test_what_is_drawn_is_drawn_for_each_row() -> None:
+    row = TensorSpec(torch.float32, (4,))
+    together = TensorProgram.trace(lambda x: F.dropout(x), (row,)).of_rows(shared=0, count=50)
+    program = TensorProgram.trace(lambda x: together([x])[0], (TensorSpec(torch.float32, (50, 4)),))
+    (found,) = program(torch.ones(50, 4))
+    assert len({tuple(each) for each in found.tolist()}) > 5
+
+
+def test_what_vmap_does_not_know_is_an_error() -> None:
+    module = nn.GRU(3, 4)
+    program = TensorProgram.trace(lambda x: module(x)[0], (TensorSpec(torch.float32, (5, 3)),))
+    with pytest.raises(RuntimeError, match="gru"):
+        program.of_rows(shared=0, count=2)
