@@ -213,7 +213,7 @@ class TensorProgram(_stator.Runs):
 
         Raises where that can't be done: `torch.vmap` has to know its operations.
         """
-        return flattened(self._linked.run, self._types, shared, count)
+        return flattened(self._linked.run, self._types, shared, count, self._is_pure)
 
     def __repr__(self) -> str:
         inputs = ", ".join(str(spec) for spec in self.inputs)

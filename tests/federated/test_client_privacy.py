@@ -168,9 +168,21 @@ class Recurrent(nn.Module):
         return self.layer(rows.reshape(-1, 2, 2))[0][:, -1]
 
 
+class Words(nn.Module):
+    """The row of the table that stands for padding gets no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 3, padding_idx=2)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.table((rows.abs() * 3).to(torch.int64).clamp(max=4)).mean(1)
+
+
 @pytest.mark.parametrize(
     "module",
     [
+        Words(),
         nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.GELU(), nn.Linear(6, 3)),
         nn.Sequential(
             nn.Unflatten(1, (1, 2, 2)),

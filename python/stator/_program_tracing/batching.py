@@ -81,6 +81,25 @@ _APART: dict[Any, Callable[..., torch.Tensor]] = {
 """What is done in place, and how it is done apart: `vmap` does the first for one by one only."""
 
 
+def _embedding(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> torch.Tensor:
+    """The rows of a table. `vmap` forgets what is said of gradients: here the row for padding has
+    none because it is apart."""
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise NotBatchableError("it has an embedding that scales rows or gradients, or is sparse")
+    if padding_idx is not None:
+        is_padding = torch.arange(weight.shape[0]) == padding_idx % weight.shape[0]
+        weight = torch.where(is_padding.unsqueeze(1), weight.detach(), weight)
+    return torch.nn.functional.embedding(input, weight)
+
+
 class _Gradients(TorchFunctionMode):
     """Takes gradients of the tensors beneath those that operations see."""
 
@@ -96,6 +115,8 @@ class _Gradients(TorchFunctionMode):
             return self._require(*args, **kwargs)
         if func is torch.autograd.grad:
             return self._gradients(*args, **kwargs)
+        if func is torch.nn.functional.embedding:
+            return _embedding(*args, **kwargs)
         if (apart := _APART.get(func)) is not None:
             return args[0].copy_(apart(*args, **kwargs))
         return func(*args, **kwargs)

@@ -16,7 +16,7 @@ from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from stator._program_tracing import TensorSpec
-from stator._program_tracing.batching import run_together
+from stator._program_tracing.batching import NotBatchableError, run_together
 
 __all__ = ["flattened"]
 
@@ -26,6 +26,7 @@ def flattened(
     inputs: Sequence[TensorSpec],
     shared: int,
     count: int,
+    is_pure: bool,
 ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
     """What `run` gives for each of `count` rows, with a first dimension of rows: a function to be
     traced, of the inputs.
@@ -33,6 +34,8 @@ def flattened(
     inputs: the types of `run`'s inputs, whose sizes are known.
     shared: how many of them, the first ones, are the same for all rows. The others have a first
         dimension of rows.
+    is_pure: whether it draws no random numbers, so that it can be looked whether rows together give
+        what they give alone.
 
     Raises `NotBatchableError` or whatever PyTorch raises where that can't be done.
     """
@@ -50,7 +53,42 @@ def flattened(
         *examples
     )
     module.graph.eliminate_dead_code()
-    return _Steps(module)
+    steps = _Steps(module)
+    if is_pure:
+        _check(run, steps, examples, shared, count)
+    return steps
+
+
+def _check(
+    run: Callable[[tuple[torch.Tensor, ...]], Sequence[Any]],
+    steps: _Steps,
+    examples: Sequence[torch.Tensor],
+    shared: int,
+    count: int,
+) -> None:
+    """Raises `NotBatchableError` if rows together give something else than a row alone, for some
+    that are made up: not all of PyTorch's rules for `vmap` are right."""
+    drawn = torch.Generator().manual_seed(0)
+    given = [
+        torch.randn(each.shape, generator=drawn, dtype=torch.float64).to(each.dtype)
+        if each.dtype.is_floating_point
+        else torch.arange(each.numel()).reshape(each.shape).remainder(2).to(each.dtype)
+        for each in examples
+    ]
+    with torch.inference_mode(False), torch.enable_grad():
+        together = steps([tensor.clone() for tensor in given])
+        for at in {0, count - 1}:
+            row = [*given[:shared], *(tensor[at] for tensor in given[shared:])]
+            alone = run(tuple(tensor.clone() for tensor in row))
+            for found, expected in zip(together, alone, strict=True):
+                magnitudes = expected.detach().abs().nan_to_num(0, 0, 0)
+                largest = magnitudes.max().item() if magnitudes.numel() else 0.0
+                precise = expected.dtype.is_floating_point or expected.dtype.is_complex
+                tolerance = torch.finfo(expected.dtype).eps ** 0.5 * largest if precise else 0
+                if not torch.allclose(
+                    found[at].detach(), expected.detach(), 0, tolerance, equal_nan=True
+                ):
+                    raise NotBatchableError("rows together give something else than rows alone")
 
 
 @functools.cache
@@ -60,12 +98,15 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
         operation: made
         for operation, made in decomposition_table.items()
         if isinstance(operation, torch._ops.OpOverload)
-        and operation.name().startswith("aten::_")
+        and operation._schema.name.startswith("aten::_")
         and operation is not _CONVERSION
     }
 
 
 _CONVERSION = torch.ops.aten._to_copy.default
+
+
+_mapped: Any = torch.fx.node.map_arg
 
 
 class _Place:
@@ -85,7 +126,7 @@ class _Steps:
         places: dict[Any, _Place] = {}
 
         def placed(of: Any) -> Any:
-            return torch.fx.node.map_arg(of, lambda node: places[node])
+            return _mapped(of, lambda node: places[node])
 
         nodes = list(module.graph.nodes)
         given = [node for node in nodes if node.op == "placeholder"]

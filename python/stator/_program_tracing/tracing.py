@@ -41,7 +41,10 @@ _DYNAMIC = "_dynamo_dynamic_indices"  # as `stator._dynamic` marks
 _FOLDER = str(Path(__file__).parent)
 _OWN_FILES = tuple(
     str(Path(_FOLDER, name))
-    for name in ("__init__.py", "autograd.py", "indexing.py", "recurrent.py", "tracing.py")
+    for name in (
+        *("__init__.py", "autograd.py", "flattening.py", "indexing.py", "recurrent.py"),
+        "tracing.py",
+    )
 )
 
 Tree = tuple[str, str | None, list[tuple[str | None, Any]]] | None
