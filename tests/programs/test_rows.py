@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from stator._program_tracing.batching import NotBatchableError
 from stator.programs import TensorProgram, TensorSpec
 
 
@@ -91,3 +92,6 @@ def test_what_vmap_does_not_know_is_an_error() -> None:
     program = TensorProgram.trace(lambda x: module(x)[0], (TensorSpec(torch.float32, (5, 3)),))
     with pytest.raises(RuntimeError, match="gru"):
         program.of_rows(shared=0, count=2)
+    varying = TensorProgram.trace(lambda x: x + 1, (TensorSpec(torch.float32, (None, 3)),))
+    with pytest.raises(NotBatchableError, match="aren't known"):
+        varying.of_rows(shared=0, count=2)

@@ -47,6 +47,8 @@ def flattened(
     examples = []
     for index, spec in enumerate(inputs):
         sizes = [size for size in spec.shape if size is not None]
+        if len(sizes) != len(spec.shape):
+            raise NotBatchableError(f"the sizes of its input {index}, {spec}, aren't known")
         rows = [] if index < shared else [count]
         examples.append(torch.zeros([*rows, *sizes], dtype=spec.dtype))
     module = make_fx(together, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(
