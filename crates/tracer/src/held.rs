@@ -7,6 +7,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PySlice, PyTuple, PyType};
 use stator_cpython::object::Object;
 
+use crate::past;
 use crate::raises::HELD;
 
 /// The functions, each made once.
@@ -20,6 +21,10 @@ pub enum Held {
     Part,
     /// Whether an array of NumPy's has this type, these sizes and strides, and may be written.
     Array,
+    /// What going back through tensors from outside leads to.
+    Past,
+    /// Whether that is plain, leads to the first leaves, and to none of the others.
+    IsPast,
 }
 
 impl Held {
@@ -30,6 +35,8 @@ impl Held {
             Self::At => "is_at",
             Self::Part => "part",
             Self::Array => "is_array",
+            Self::Past => "past",
+            Self::IsPast => "is_past",
         };
         format!("{HELD}{name}")
     }
@@ -39,13 +46,15 @@ impl Held {
     /// # Errors
     /// If there is no memory for it.
     pub fn function(self, py: Python<'_>) -> PyResult<Object<'_>> {
-        static MADE: [PyOnceLock<Py<PyAny>>; 4] = [const { PyOnceLock::new() }; 4];
+        static MADE: [PyOnceLock<Py<PyAny>>; 6] = [const { PyOnceLock::new() }; 6];
         let make = || {
             let function = match self {
                 Self::All => wrap_pyfunction!(are_all, py),
                 Self::At => wrap_pyfunction!(is_at, py),
                 Self::Part => wrap_pyfunction!(part, py),
                 Self::Array => wrap_pyfunction!(is_array, py),
+                Self::Past => wrap_pyfunction!(past::past, py),
+                Self::IsPast => wrap_pyfunction!(past::is_past, py),
             };
             function.map(|function| function.into_any().unbind())
         };

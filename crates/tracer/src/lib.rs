@@ -48,6 +48,7 @@ pub mod marks;
 mod memory;
 mod pace;
 pub mod parking;
+pub mod past;
 mod policy;
 mod profit;
 pub mod program;

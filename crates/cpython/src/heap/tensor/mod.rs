@@ -263,6 +263,78 @@ fn hook_slot(py: Python<'_>, name: &str) -> Option<usize> {
     empty.into_iter().find(|offset| word(*offset) == hooks.as_ptr() as u64)
 }
 
+static NODE_HOOKS: PyOnceLock<Option<Vec<usize>>> = PyOnceLock::new();
+
+/// So many bytes of PyTorch's notes are looked at: what each of them begins with.
+const NODE: usize = 264;
+
+/// Where a Python object for one of PyTorch's notes has its address.
+const NODE_ADDRESS: usize = 16;
+
+/// Looks for the hooks of PyTorch's notes of operations; whether they were found. This runs code of PyTorch's.
+pub fn find_node_hooks(py: Python<'_>) -> bool {
+    NODE_HOOKS.get_or_init(py, || node_hooks(py).ok().flatten()).is_some()
+}
+
+/// Whether one of PyTorch's notes of operations (`grad_fn`) has hooks, or has had some; `None`: nobody knows.
+pub fn has_node_hooks(function: Any<'_, '_>) -> Option<bool> {
+    let offsets = NODE_HOOKS.get(function.py())?.as_ref()?;
+    let words = node_words(function)?;
+    Some(offsets.iter().any(|offset| words[*offset] != 0))
+}
+
+/// The words that a note of PyTorch's begins with; `None`: it's no object of PyTorch's for one.
+fn node_words(function: Any<'_, '_>) -> Option<[u64; NODE / 8]> {
+    let ty = function.get_type();
+    let size: usize =
+        ty.getattr(pyo3::intern!(function.py(), "__basicsize__")).ok()?.extract().ok()?;
+    if size != NODE_ADDRESS + 16 {
+        return None;
+    }
+    // SAFETY: the object's size says that it is a pointer shared with C++ behind the head; what it points to is larger
+    // than what is read of it.
+    unsafe {
+        let node = words::pointer(function.as_ptr(), NODE_ADDRESS) as *const u64;
+        (!node.is_null() && node.is_aligned())
+            .then(|| std::array::from_fn(|index| node.add(index).read()))
+    }
+}
+
+/// Which words of a note are 0 as long as nobody has set a hook, of each of the four kinds.
+fn node_hooks(py: Python<'_>) -> PyResult<Option<Vec<usize>>> {
+    let torch = modules::import(py, "torch")?;
+    let kwargs = PyDict::new(py);
+    kwargs.set_item("requires_grad", true)?;
+    let leaf = torch.call_method("empty", (0,), Some(&kwargs))?;
+    let hook = torch.getattr("neg")?;
+    let mut found = Vec::new();
+    for (is_tensors, name) in [
+        (true, "register_hook"),
+        (true, "retain_grad"),
+        (false, "register_prehook"),
+        (false, "register_hook"),
+    ] {
+        let tensor = leaf.call_method0("exp")?;
+        let function = tensor.getattr("grad_fn")?;
+        let Some(before) = node_words(function.as_borrowed()) else { return Ok(None) };
+        match name {
+            "retain_grad" => tensor.call_method0(name)?,
+            _ if is_tensors => tensor.call_method1(name, (&hook,))?,
+            _ => function.call_method1(name, (&hook,))?,
+        };
+        let Some(after) = node_words(function.as_borrowed()) else { return Ok(None) };
+        let set: Vec<usize> =
+            (0..NODE / 8).filter(|index| before[*index] == 0 && after[*index] != 0).collect();
+        if set.is_empty() {
+            return Ok(None);
+        }
+        found.extend(set);
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(Some(found))
+}
+
 /// One size of a tensor.
 #[inline]
 pub fn size(object: Any<'_, '_>, index: usize) -> Option<i64> {

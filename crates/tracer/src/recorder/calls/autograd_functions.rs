@@ -3,18 +3,18 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PySuper, PyType};
+use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules, ops};
 
-use crate::breaks::Reason;
 use crate::compiling;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Operations;
 use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::state::{Noted, State};
 
 /// What is needed of PyTorch.
 struct Known {
@@ -78,9 +78,11 @@ impl Recorder {
             (!is_transformed).then(|| above.getattr("apply").ok())??
         };
         self.know_code(call, class.cast::<PyType>().ok()?.as_any().as_borrowed(), given.len())?;
-        self.note(frame, |state| {
+        let lent = self.note(frame, |state| {
             state.know_for_good(class)?;
-            args.iter().try_for_each(|arg| state.check_given(*arg))
+            let mut lent = Vec::new();
+            given.iter().try_for_each(|arg| state.give_argument(*arg, frame, &mut lent))?;
+            Ok(lent)
         });
         let name = format!("{}.apply", heap::name_of(class));
         let target = |state: &mut State| state.function_target(callable, name.clone());
@@ -90,9 +92,12 @@ impl Recorder {
             self.refuse_known_tensors(frame, &name, args, result.as_borrowed());
             Ok(result)
         });
+        if let Ok(mut state) = self.state.try_borrow_mut() {
+            state.given.take_back(&lent.unwrap_or_default());
+        }
         self.note(frame, |state| {
             state.enclosed.add_function();
-            Ok(())
+            state.take_out(frame)
         });
         Some(result)
     }
@@ -159,19 +164,27 @@ impl Recorder {
 const VARIADIC: u32 = 4;
 
 impl State {
-    /// Fails for what a node can't be given as the program gives it: a replay makes lists anew, and functions that this
-    /// call made.
-    fn check_given(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
-        match self.kind(object) {
+    /// Gives a node what a custom function is called with, as it is: what the trace has made is made by nodes.
+    /// `lent`: the objects from outside that are handed over themselves.
+    fn give_argument(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        frame: &Frame<'_>,
+        lent: &mut Vec<usize>,
+    ) -> Noted<()> {
+        let kind = self.kind(object);
+        match kind {
             Kind::Tensor | Kind::Constant | Kind::Type | Kind::Singleton | Kind::Module => Ok(()),
             Kind::Tuple => heap::tuple_items(object)
                 .iter()
-                .try_for_each(|item| self.check_given(item.as_borrowed())),
+                .try_for_each(|item| self.give_argument(item.as_borrowed(), frame, lent)),
             Kind::Object if self.source(object).is_some() => self.object_input(object),
-            _ => {
-                let what = heap::type_name(object);
-                Err((Reason::Machinery, format!("Function.apply, given a {what}")))
+            Kind::List | Kind::Dict if let Some(source) = self.source(object) => {
+                let node = self.object_node(source);
+                lent.extend(self.given.lend(object, node));
+                Ok(())
             }
+            _ => self.give(object, frame).map(drop),
         }
     }
 }

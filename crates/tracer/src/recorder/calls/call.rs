@@ -419,7 +419,10 @@ impl Recorder {
         class: &Class,
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
-        self.links.clear();
+        // It's a Python function.
+        if !matches!(class, Class::Model(Model::TensorBackward)) {
+            self.links.clear();
+        }
         self.state.borrow_mut().calls_watched(class, call.args);
         if !matches!(class, Class::Operation(_)) {
             self.tally.call();

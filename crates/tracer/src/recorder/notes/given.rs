@@ -116,6 +116,21 @@ impl Given {
         self.kept.push(Held { object: object.to_owned().unbind(), contents });
     }
 
+    /// A call hands over an object from outside as it is; its address, unless that is known already.
+    pub fn lend(&mut self, object: Borrowed<'_, '_>, node: NodeId) -> Option<usize> {
+        let address = object.as_ptr() as usize;
+        if self.nodes.contains_key(&address) {
+            return None;
+        }
+        self.nodes.insert(address, node);
+        Some(address)
+    }
+
+    /// The call has ended for which these were [lent](Given::lend).
+    pub fn take_back(&mut self, lent: &[usize]) {
+        lent.iter().for_each(|address| _ = self.nodes.remove(address));
+    }
+
     /// Fails if anything holds something else than when it was given.
     pub fn check(&self, py: Python<'_>) -> Noted<()> {
         match self.kept.iter().find(|held| !held.is_as_given(py)) {

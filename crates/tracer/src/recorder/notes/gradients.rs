@@ -3,6 +3,17 @@
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::object::Borrowed;
+use stator_graph::NodeId;
+
+/// That a trace went back through a history that began outside.
+pub struct Outer {
+    /// The node that looks at that history.
+    pub(in crate::recorder) node: NodeId,
+    /// The leaves of which a replay has asked whether they are reached, by address.
+    pub(in crate::recorder) known: FxHashSet<usize>,
+    /// Leaves that are reached and that the trace hasn't met, and the gradients that they had.
+    pub(in crate::recorder) unknown: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
+}
 
 /// What a trace has read of gradients, and done to them.
 ///
@@ -18,6 +29,8 @@ pub struct Gradients {
     pub(in crate::recorder) set: FxHashSet<usize>,
     /// Those whose gradients the trace has computed: the gradient, once it was read.
     pub(in crate::recorder) computed: FxHashMap<usize, usize>,
+    /// What is known of each time that the trace went back through a history that began outside.
+    pub(in crate::recorder) outer: Vec<Outer>,
     /// Whether the trace has gone back from a tensor to its leaves.
     has_gone_back: bool,
 }

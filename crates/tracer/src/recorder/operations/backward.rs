@@ -6,8 +6,9 @@
 //!
 //! A gradient that is there already is added to in place: it's an input of the graph, and written.
 //!
-//! That holds where all that the gradients depend on is in the trace. The trace ends before it goes back through a
-//! graph that began outside: PyTorch's own notes say whether it would. Hooks and
+//! That holds where all that the gradients depend on is in the trace. Where it goes back through a graph that began
+//! outside, as behind an exit, a replay [asks][Past] first whether that leads to the same leaves, as far as the trace
+//! looks at them. What it does there can't be taken back: PyTorch lets go of what it has kept. Hooks and
 //! custom functions are code within the node; the trace ends as well where other Python code runs on the way back: a
 //! replay would run it, but what it does isn't noted.
 //!
@@ -15,43 +16,28 @@
 //! can't be noted, so hooks and custom functions end the trace where a tensor isn't on the CPU; that none other began
 //! there is [asked][Begun].
 
-use std::cell::Cell;
-
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use stator_cpython::Result;
 use stator_cpython::code::Code;
-use stator_cpython::frame::Frame;
 use stator_cpython::heap::{tensor, types};
-use stator_cpython::hook::{Active, Begun, Evaluated, Suspended};
+use stator_cpython::hook::{Begun, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
-use crate::compiling;
+use crate::held::Held;
+use crate::past::{self, LOOKED_AT, Past};
 use crate::raises::{BACKWARD, GRAD};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Arguments, Ends, Operations};
 use crate::recorder::notes::call::{Call, argument};
+use crate::recorder::notes::gradients::Outer;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::passing::is_looked_at;
 use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
-
-/// So many of PyTorch's notes are looked at for a history that began outside.
-const LOOKED_AT: usize = 1 << 16;
-
-thread_local! {
-    /// Whether Python code ran while this thread went back.
-    static RAN: Cell<bool> = const { Cell::new(false) };
-}
-
-/// CPython's evaluator, which tells that it is asked.
-fn telling<'py>(py: Python<'py>, frame: Frame<'py>, throw: bool) -> Evaluated<'py> {
-    RAN.set(true);
-    compiling::pass_on(py, frame, throw)
-}
 
 /// A tensor that the trace is given and that may get a gradient, and the gradient that it has.
 struct Leaf<'py> {
@@ -81,11 +67,11 @@ impl Recorder {
             let _native = Suspended::new(py);
             tensor::find_hooks(py)
         };
-        let leaves = self.leaves(call).and_then(|leaves| {
+        let leaves = self.leaves(call).and_then(|(leaves, outer)| {
             let bound = args[0].getattr(pyo3::intern!(py, "run_backward")).ok()?;
-            Some((leaves, bound))
+            Some((leaves, outer, bound))
         });
-        let Some((leaves, bound)) = leaves.filter(|_| are_hooks_known) else {
+        let Some((leaves, outer, bound)) = leaves.filter(|_| are_hooks_known) else {
             self.stop(frame, Reason::OpaqueCall, "run_backward");
             return call.natively();
         };
@@ -97,7 +83,8 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, detail);
             return call.natively();
         }
-        let text = match (accumulates, through_python) {
+        // What it does there isn't done again.
+        let text = match (accumulates, through_python || outer.is_some()) {
             (true, false) => "torch.autograd.backward",
             (false, false) => "torch.autograd.grad",
             (true, true) => BACKWARD,
@@ -105,7 +92,7 @@ impl Recorder {
         };
         let target =
             |state: &mut State| state.function_target(bound.as_borrowed(), text.to_owned());
-        let outer = RAN.replace(false);
+        let mut has_run = false;
         let elsewhere = is_elsewhere.then(|| Begun::new(py));
         let result = self.operation(frame, target, &args[1..], names, || {
             let call = || stator_cpython::ops::call(callable, args, names);
@@ -121,23 +108,26 @@ impl Recorder {
                     call,
                 );
             }
-            let _telling = Active::new(py, telling);
-            call()
+            let result;
+            (result, has_run) = past::told(py, call);
+            result
         });
-        let has_run = RAN.replace(outer) || elsewhere.is_some_and(|begun| begun.has_begun());
+        has_run |= elsewhere.is_some_and(|begun| begun.has_begun());
         let result = result?;
         if has_run {
             self.stop(frame, Reason::OpaqueCall, "run_backward, which runs Python code");
         }
         self.note(frame, |state| {
             state.went_back(&leaves, accumulates)?;
+            state.gradients.outer.extend(outer);
             state.take_out(frame)
         });
         Ok(result)
     }
 
-    /// The leaves from outside that may get gradients; `None`: the trace has ended, or can't hold the call.
-    fn leaves<'py>(&self, call: Call<'_, 'py>) -> Option<Vec<Leaf<'py>>> {
+    /// The leaves from outside that may get gradients, and what is known of a history that began outside; `None`: the
+    /// trace has ended, or can't hold the call.
+    fn leaves<'py>(&self, call: Call<'_, 'py>) -> Option<(Vec<Leaf<'py>>, Option<Outer>)> {
         let Call { frame, args, .. } = call;
         if !self.session.takes_steps() || args.is_empty() {
             return None;
@@ -174,14 +164,18 @@ impl Recorder {
                 leaves.push(leaf);
             }
         }
+        let mut outer = None;
         if !begun.is_empty() {
             let is_written = {
                 let state = self.state.borrow();
                 begun.iter().any(|tensor| state.inputs.is_written(tensor.as_borrowed()))
             };
-            let _native = Suspended::new(py);
-            if is_written || reaches(args[1], &begun) != Some(false) {
-                return None;
+            let reached = {
+                let _native = Suspended::new(py);
+                if is_written { None } else { reaches(args[1], &begun) }?
+            };
+            if !reached.is_empty() {
+                outer = Some(self.goes_outside(call, &reached, &mut leaves)?);
             }
         }
         // What is there already is added to, in place.
@@ -196,12 +190,86 @@ impl Recorder {
                 state.graph_arg(gradient).map(drop)
             })
         })?;
-        Some(leaves)
+        Some((leaves, outer))
+    }
+
+    /// Makes a replay ask whether going back through these tensors leads where it does now. Their leaves that the trace
+    /// knows are added. `None`: the trace can't go back through them.
+    fn goes_outside<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        begun: &[Object<'py>],
+        leaves: &mut Vec<Leaf<'py>>,
+    ) -> Option<Outer> {
+        let Call { frame, args, names, .. } = call;
+        let py = frame.py();
+        let is_off = |index: usize, name: &str| {
+            argument(args, names, index, name)
+                .is_none_or(|given| given.is_truthy().is_ok_and(|is| !is))
+        };
+        let accumulates = !is_off(7, "accumulate_grad");
+        // What else is reached may be another thing in a replay.
+        let is_asked = !is_off(if accumulates { 5 } else { 6 }, "");
+        let is_hooked = leaves.iter().any(|leaf| leaf.is_hooked);
+        let may_go = {
+            let state = self.state.borrow();
+            self.session.is_replayed()
+                && !is_asked
+                && !is_hooked
+                && !state.enclosed.is_on()
+                && !state.enclosed.has_functions()
+                && !state.gradients.is_unknown
+                && state.graph.accelerator().is_none()
+        };
+        if !may_go {
+            return None;
+        }
+        let past = {
+            let _native = Suspended::new(py);
+            if !tensor::find_node_hooks(py) {
+                return None;
+            }
+            Past::of(py, begun).ok().filter(|past| past.is_plain)?
+        };
+        let mut unknown = Vec::new();
+        for leaf in &past.leaves {
+            let tensor = leaf.bind(py);
+            if leaves.iter().any(|known| known.tensor.is(tensor)) {
+                continue;
+            }
+            let mut found = Leaf { tensor: tensor.clone(), before: None, is_hooked: false };
+            found.before = found.gradient();
+            if self.state.borrow().source(tensor.as_borrowed()).is_some() {
+                leaves.push(found);
+            } else {
+                unknown.push((leaf.clone_ref(py), found.before.map(Bound::unbind)));
+            }
+        }
+        let state = self.state.borrow();
+        let owners = state.gradients.owners.iter().map(|owner| owner.bind(py).clone());
+        let known: Vec<_> = leaves
+            .iter()
+            .map(|leaf| leaf.tensor.clone())
+            .chain(owners.collect::<Vec<_>>())
+            .collect();
+        drop(state);
+        let node = self.note(frame, |state| {
+            let begun = begun.iter().map(|tensor| state.graph_arg(tensor.as_borrowed()));
+            let begun = begun.collect::<std::result::Result<Vec<_>, Stop>>()?;
+            let begun = state.graph.tuple(&begun);
+            state.asks_held(frame, Held::Past, &[begun])
+        })?;
+        let mut outer = Outer { node, known: Default::default(), unknown };
+        let (reached, others): (Vec<_>, Vec<_>) =
+            known.iter().partition(|tensor| past.leads_to(tensor));
+        self.is_past(frame, &outer, &reached, &others).then_some(())?;
+        outer.known.extend(known.iter().map(|tensor| tensor.as_ptr() as usize));
+        Some(outer)
     }
 }
 
-/// Whether going back from these tensors leads to one whose history began outside; `None`: it can't be told.
-fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<bool> {
+/// Those of the tensors whose history began outside that going back from these leads to; `None`: it can't be told.
+fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<Vec<Object<'py>>> {
     let py = roots.py();
     let function = |tensor: &Object<'py>| tensor.getattr(pyo3::intern!(py, "grad_fn")).ok();
     // They are kept: PyTorch's objects for its notes live as long as somebody has them.
@@ -213,12 +281,18 @@ fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<bool>
         waiting.push(function(&root)?);
     }
     let mut met: FxHashMap<usize, Object<'_>> = FxHashMap::default();
+    let mut reached = Vec::new();
     while let Some(function) = waiting.pop() {
         if function.is_none() {
             continue;
         }
-        if ends.iter().any(|end| end.is(&function)) {
-            return Some(true);
+        let is_end = |(end, _): &(&Object<'py>, &Object<'py>)| end.is(&function);
+        let mut ends_here = ends.iter().zip(begun).filter(is_end).peekable();
+        if ends_here.peek().is_some() {
+            if met.insert(function.as_ptr() as usize, function.clone()).is_none() {
+                reached.extend(ends_here.map(|(_, tensor)| tensor.clone()));
+            }
+            continue;
         }
         if met.len() > LOOKED_AT {
             return None;
@@ -231,7 +305,7 @@ fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<bool>
             }
         }
     }
-    Some(false)
+    Some(reached)
 }
 
 impl State {

@@ -8,12 +8,15 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::Target;
+use stator_graph::{Arg, Target};
 use stator_guards::{GuardKind, Source};
 
 use crate::breaks::Reason;
+use crate::held::Held;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Operations;
+use crate::recorder::notes::above::{Arguments, Decides, Ends, Operations};
+use crate::recorder::notes::exits::Asks;
+use crate::recorder::notes::gradients::Outer;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
@@ -125,5 +128,83 @@ impl Recorder {
             });
         }
         Some(result)
+    }
+}
+
+impl Recorder {
+    /// Makes a replay leave where going back leads elsewhere, as far as these leaves say; false: it can't.
+    pub(in crate::recorder) fn is_past<'py>(
+        &self,
+        frame: &Frame<'py>,
+        outer: &Outer,
+        reached: &[&Object<'py>],
+        others: &[&Object<'py>],
+    ) -> bool {
+        let asked = |state: &mut State| {
+            let mut tuple = |tensors: &[&Object<'py>]| {
+                let args = tensors.iter().map(|tensor| state.graph_arg(tensor.as_borrowed()));
+                let args = args.collect::<std::result::Result<Vec<_>, Stop>>()?;
+                Ok(state.graph.tuple(&args))
+            };
+            let (reached, others) = (tuple(reached)?, tuple(others)?);
+            let args = [Arg::Node(outer.node), reached, others];
+            state.asks_held(frame, Held::IsPast, &args).map(Arg::Node)
+        };
+        matches!(self.decided(frame, Asks::Operation, asked, || Ok(true)), Some(Ok(true)))
+    }
+
+    /// The gradient of a tensor is about to be read that nobody knew when the trace went back through a history that
+    /// began outside: a replay asks whether that led to it.
+    pub(in crate::recorder) fn settle_gradient<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+    ) {
+        let py = frame.py();
+        let address = owner.as_ptr() as usize;
+        let may_be_reached =
+            self.state.try_borrow().is_ok_and(|state| !state.gradients.outer.is_empty());
+        if !may_be_reached || self.state.borrow().source(owner).is_none() {
+            return;
+        }
+        if self.state.borrow().enclosed.is_on() {
+            let detail = "a gradient that was computed through what began outside";
+            return self.stop(frame, Reason::UnknownOrigin, detail);
+        }
+        let tensor = owner.to_owned();
+        let mut all = std::mem::take(&mut self.state.borrow_mut().gradients.outer);
+        let is_known = self.state.borrow().gradients.known.contains(&address);
+        let mut before = None;
+        for outer in &mut all {
+            if !is_known && outer.known.insert(address) {
+                let found = outer.unknown.iter().find(|(leaf, _)| leaf.is(&tensor));
+                let lists: [&[&Object<'py>]; 2] =
+                    if found.is_some() { [&[&tensor], &[]] } else { [&[], &[&tensor]] };
+                if !self.is_past(frame, outer, lists[0], lists[1]) {
+                    let detail = "a gradient that was computed through what began outside";
+                    self.stop(frame, Reason::UnknownOrigin, detail);
+                }
+                if let (Some((_, gradient)), None) = (found, &before) {
+                    before = Some(gradient.as_ref().map(|gradient| gradient.bind(py).clone()));
+                }
+            }
+        }
+        self.state.borrow_mut().gradients.outer = all;
+        let Some(before) = before else { return };
+        self.note(frame, |state| {
+            let Some(gradient) = &before else {
+                state.read_no_gradient(owner)?;
+                state.gradients.compute(owner);
+                return Ok(());
+            };
+            state.read_gradient(owner, gradient.as_borrowed())?;
+            state.graph_arg(gradient.as_borrowed())?;
+            // It's added to in place, unless it gets a history of its own.
+            let is_same = tensor::gradient(owner).is_some_and(|now| now.is(gradient));
+            if !is_same {
+                state.gradients.compute(owner);
+            }
+            Ok(())
+        });
     }
 }

@@ -485,7 +485,12 @@ impl State {
         Some(args)
     }
 
-    fn asks_held(&mut self, frame: &Frame<'_>, held: Held, args: &[Arg]) -> Noted<NodeId> {
+    pub(in crate::recorder) fn asks_held(
+        &mut self,
+        frame: &Frame<'_>,
+        held: Held,
+        args: &[Arg],
+    ) -> Noted<NodeId> {
         let refused = |error: PyErr| (Reason::Unsupported, error.to_string());
         let function = held.function(frame.py()).map_err(refused)?;
         Ok(self.called(frame, function.as_borrowed(), held.name(), args))

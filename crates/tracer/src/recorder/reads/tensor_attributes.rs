@@ -80,6 +80,9 @@ impl Recorder {
         } else {
             return generic::generic_get_attr(owner, name).map(Found::Value);
         }
+        if text == "grad" {
+            self.settle_gradient(frame, owner);
+        }
         if text == "grad"
             && let Some(value) = self.computed_gradient(frame, owner, || ops::get_attr(owner, name))
         {
