@@ -220,3 +220,17 @@ def test_another_default_device_at_another_call() -> None:
             assert same(outcome(compiled, GOOD), outcome(fn, GOOD))
         finally:
             torch.set_default_device(None)
+
+
+def test_the_question_whether_pytorch_exports(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.onnx._internal.exporter import _flags
+    from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
+
+    def fn(x: Tensor) -> Tensor:
+        return x * 2 if torch.onnx.is_in_onnx_export() else x + 1
+
+    compiled = api.compile(fn)
+    for exports, flag in ((0, 0), (0, 0), (1, 0), (1, 0), (0, 0), (0, 1), (0, 1), (1, 1), (0, 0)):
+        monkeypatch.setattr(GLOBALS, "in_onnx_export", bool(exports))
+        monkeypatch.setattr(_flags, "_is_onnx_exporting", bool(flag))
+        assert torch.equal(compiled(GOOD), fn(GOOD))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import chain, filterfalse, groupby
 from typing import Any
@@ -36,6 +36,45 @@ class Part:
         return self.numbers < other.numbers
 
 
+class Filled(OrderedDict[str, Any]):
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value)
+
+
+def louder(self: OrderedDict[str, Any], key: str, value: Any) -> None:
+    OrderedDict.__setitem__(self, key.upper(), value)
+
+
+class Assigned(OrderedDict[str, Any]):
+    __setitem__ = louder
+
+
+class Unnamed(OrderedDict[str, Any]):
+    __setitem__ = lambda self, key, value: OrderedDict.__setitem__(self, key + "!", value)  # noqa: E731
+
+
+class Plain(OrderedDict[str, Any]):
+    pass
+
+
+class Derived(dict[str, Any]):
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key + "?", value)
+
+
+FILLED: list[Any] = [Filled, Assigned, Unnamed, Plain, Derived]
+
+
+def filled(kind: Any) -> Callable[[Tensor, World], Any]:
+    def fill(x: Tensor, _: World) -> Any:
+        one, two = kind([("a", x), ("b", 2)]), kind(a=1)
+        one["c"] = x + 1
+        two.update(d=x)
+        return list(one.items()), list(two.items())
+
+    return fill
+
+
 class World:
     def __init__(self) -> None:
         self.parts = [Part(3, 1), Part(2), Part(3, 1)]
@@ -65,6 +104,7 @@ PROGRAMS: dict[str, Callable[[Tensor, World], Any]] = {
     # Called by C code, without a single variable.
     "factory": lambda x, w: (x, [made for made in (defaultdict(lambda: 3)[it] for it in w.each())]),
     "endless": lambda x, w: (x, next(iter(lambda: 5, 3))),
+    **{f"filled {kind.__name__}": filled(kind) for kind in FILLED},
 }
 
 
@@ -75,6 +115,13 @@ def replace(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     monkeypatch.setattr(Part, "__hash__", lambda self: 5)
     monkeypatch.setattr(Part, "__eq__", lambda self, other: True)
     monkeypatch.setattr(Part, "__lt__", lambda self, other: self.numbers > other.numbers)
+    for kind in FILLED:
+        own = OrderedDict if issubclass(kind, OrderedDict) else dict
+
+        def store(self: Any, key: str, value: Any, own: Any = own) -> None:
+            own.__setitem__(self, f"{key}{len(self)}", value)
+
+        monkeypatch.setattr(kind, "__setitem__", store, raising=False)
 
 
 def add(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
@@ -88,14 +135,14 @@ def change(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
 
 
 def derive(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
-    class Derived(Part):
+    class Further(Part):
         def __iter__(self) -> Iterator[int]:
             return iter([0])
 
         def __len__(self) -> int:
             return 0
 
-    world.parts[0] = Derived(4)
+    world.parts[0] = Further(4)
 
 
 @pytest.mark.parametrize("changes", [replace, add, change, derive])
@@ -113,7 +160,10 @@ def test_plain_ones(name: str, changes: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert str(compiled(x, world)) == str(fn(x, world))
 
 
-@pytest.mark.parametrize("name", ["chained", "chained, as a tuple", "modules", "filtered"])
+IN_THE_TRACE = ["chained", "chained, as a tuple", "modules", "filtered"]
+
+
+@pytest.mark.parametrize("name", [*IN_THE_TRACE, *(it for it in PROGRAMS if "filled" in it)])
 def test_in_the_trace(name: str) -> None:
     api.reset()
     compiled, world = api.compile(PROGRAMS[name]), World()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -122,6 +123,42 @@ def test_weak_reference(fn: Callable[..., Any]) -> None:
         difference = first_difference(expected, lines)
         assert difference is None, difference
     assert stator.stats(compiled).breaks == 0
+
+
+def test_what_is_known_by_references_alone() -> None:
+    class Kept:
+        def __init__(self, net: nn.Module) -> None:
+            self.references = [weakref.ref(parameter) for parameter in net.parameters()]
+
+    net = nn.Linear(2, 2)
+    kept = Kept(net)
+
+    def alive(x: Tensor) -> Any:
+        found = [reference() for reference in kept.references]
+        return [x if it is None else it.detach() * x.sum() for it in found]
+
+    compiled = stator.compile(alive)
+
+    def compare(value: float) -> None:
+        x = torch.full((2,), value)
+        assert first_difference(describe(alive(x)), describe(compiled(x))) is None
+
+    with stator.config.patch(skip_unprofitable=False):
+        compare(1.0)
+        with torch.no_grad():
+            net.weight.add_(1)
+        compare(2.0)
+        assert (stator.stats(compiled).breaks, stator.stats(compiled).hits) == (0, 1)
+        net.bias = nn.Parameter(torch.ones(2))
+        gc.collect()
+        compare(3.0)
+        compare(4.0)
+        kept.references[1] = weakref.ref(net.bias)
+        compare(5.0)
+        del net
+        gc.collect()
+        assert kept.references[0]() is None
+        compare(6.0)
 
 
 def test_what_the_trace_cannot_follow_breaks() -> None:

@@ -72,6 +72,42 @@ def is_written_behind_it() -> Program:
     return step_of(net, between), nothing, lambda: (gradients(net), SETTINGS.factor)
 
 
+class OfItsClass(torch.autograd.Function):
+    """Its functions are methods of the class, which they read from."""
+
+    factor = 2.0
+
+    @classmethod
+    def forward(cls, ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * cls.factor
+
+    @classmethod
+    def backward(cls, ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad * cls.factor + 0.01 * x
+
+
+@whole
+def methods_of_the_class() -> Program:
+    net = network()
+    OfItsClass.factor = 2.0
+    return step_of(net, OfItsClass.apply), nothing, lambda: gradients(net)
+
+
+@program
+def methods_of_a_class_that_changes() -> Program:
+    net = network()
+
+    def change(call: int) -> None:
+        OfItsClass.factor = 2.0 if call < 4 else 3.0 + call
+        OfItsClass.backward = classmethod(
+            lambda cls, ctx, grad: grad * cls.factor * (1 if call < 6 else 2)
+        )
+
+    return step_of(net, OfItsClass.apply), change, lambda: gradients(net)
+
+
 class Writes(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

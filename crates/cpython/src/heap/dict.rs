@@ -5,7 +5,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::types::DictPlace;
-use super::{Any, constant, layout, types, words};
+use super::{Any, Type, constant, layout, types, words};
 
 unsafe extern "C" {
     fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
@@ -42,6 +42,12 @@ pub fn is_plain_empty(object: Any<'_, '_>) -> bool {
     // SAFETY: reads a live object's type, and compares addresses.
     let ty = unsafe { words::type_of(object.as_ptr()) };
     (ty == &raw mut ffi::PyDict_Type || ty == &raw mut PyODict_Type) && length(object) == Some(0)
+}
+
+/// Whether a type is `OrderedDict` or a subclass.
+pub fn is_ordered_type(ty: Type<'_, '_>) -> bool {
+    // SAFETY: compares live types along the chain of bases; no Python code runs.
+    unsafe { ffi::PyType_IsSubtype(ty.as_ptr().cast(), &raw mut PyODict_Type) != 0 }
 }
 
 /// Whether the object is an `OrderedDict` or an instance of a subclass: its order is its own.

@@ -133,14 +133,15 @@ impl Recorder {
         let class = class.cast::<PyType>().ok()?;
         let code = |name: &Bound<'py, pyo3::types::PyString>| {
             let found = self.lookup(frame, &class, name.as_any().as_borrowed())?;
-            let is_static = heap::type_name(found.as_borrowed()) == "staticmethod";
+            let is_of_class = heap::type_name(found.as_borrowed()) == "classmethod";
+            let is_wrapped = is_of_class || heap::type_name(found.as_borrowed()) == "staticmethod";
             let function =
-                if is_static { heap::wrapped_function(found.as_borrowed()) } else { found };
+                if is_wrapped { heap::wrapped_function(found.as_borrowed()) } else { found };
             let is_python = self.kind(function.as_borrowed()) == Kind::Function;
-            is_python.then_some(function)
+            is_python.then_some((function, usize::from(is_of_class)))
         };
-        let forward = code(pyo3::intern!(py, "forward"))?;
-        let setup = code(pyo3::intern!(py, "setup_context"))?;
+        let (forward, given_class) = code(pyo3::intern!(py, "forward"))?;
+        let (setup, _) = code(pyo3::intern!(py, "setup_context"))?;
         self.vouch(frame, forward.as_borrowed());
         let known = known(py)?;
         if !setup.is(known.no_setup.bind(py)) {
@@ -148,7 +149,7 @@ impl Recorder {
             let takes: usize =
                 code.getattr(pyo3::intern!(py, "co_argcount")).ok()?.extract().ok()?;
             let flags: u32 = code.getattr(pyo3::intern!(py, "co_flags")).ok()?.extract().ok()?;
-            if takes != given && flags & VARIADIC == 0 {
+            if takes != given + given_class && flags & VARIADIC == 0 {
                 return None;
             }
             self.vouch(frame, setup.as_borrowed());

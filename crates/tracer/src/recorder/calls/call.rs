@@ -405,9 +405,16 @@ impl Recorder {
             if referent.is_none() {
                 return Ok(());
             }
-            let source = state.source(referent.as_borrowed()).ok_or_else(unknown)?;
             let id = state.object(referent.as_borrowed());
-            state.guard(source, GuardKind::Is(id));
+            match state.source(referent.as_borrowed()) {
+                Some(source) => state.guard(source, GuardKind::Is(id)),
+                // A reference refers to one object all its life.
+                None => {
+                    let name = || heap::type_name(referent.as_borrowed()).into();
+                    let source = state.sources.anchor(id, name);
+                    state.adopt(source, referent.as_borrowed())?;
+                }
+            }
             Ok(())
         });
         Ok(referent)

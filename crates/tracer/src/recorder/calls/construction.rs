@@ -2,10 +2,10 @@
 //! is a break in an inlined call.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFunction, PyType, PyWeakrefReference};
+use pyo3::types::{PyFunction, PyTuple, PyType, PyWeakrefReference};
 use stator_bytecode::Meaning;
 use stator_cpython::frame::{Frame, Operands};
-use stator_cpython::heap::types;
+use stator_cpython::heap::{dict, types};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
 use stator_evaluator::{Role, called_class};
@@ -14,17 +14,21 @@ use crate::breaks::Reason;
 use crate::functions::{Class, Model};
 use crate::recorder::Recorder;
 use crate::recorder::links::meaning_at;
-use crate::recorder::notes::above::{Calls, Ends, Looks};
+use crate::recorder::notes::above::{Calls, Ends, Looks, Operations};
 use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::Origin;
+use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::reads::whole_containers::is_plain;
 
 impl Recorder {
     /// A class: `type.__call__` is followed to `__new__` and `__init__`.
     pub(in crate::recorder) fn construct<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable: class, args, .. } = call;
         self.links.clear();
+        if let Some(result) = self.new_tensor_of_numbers(call) {
+            return result;
+        }
         if let Some(known) = self.functions.class(class) {
             return self.call_class(known, call);
         }
@@ -77,6 +81,27 @@ impl Recorder {
         Some(made)
     }
 
+    /// `torch.FloatTensor([0.5])`, and `torch.Tensor` likewise: one node, where it's given numbers alone.
+    fn new_tensor_of_numbers<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable: class, args, names } = call;
+        let ([data], None) = (args, names) else { return None };
+        let is_given_data = heap::is_exact_list(*data) || data.is_exact_instance_of::<PyTuple>();
+        if !is_given_data || self.is_stopped() || !is_legacy_constructor(class) {
+            return None;
+        }
+        self.concrete(frame, args, "the elements of a tensor");
+        self.note(frame, |state| {
+            state.know_for_good(class)?;
+            state.adopt_deep(*data)?;
+            if is_plain(state, *data) {
+                return Ok(());
+            }
+            Err((Reason::OpaqueCall, format!("creation of a {}", heap::name_of(class))))
+        });
+        let target = |state: &mut State| state.function_target(class, heap::name_of(class));
+        Some(self.operation(frame, target, args, None, || call.natively()))
+    }
+
     /// What `type.__call__` does.
     pub(in crate::recorder) fn instantiate<'py>(
         &self,
@@ -111,7 +136,7 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, format!("creation of a {detail}"));
             return call_type(class, args, names);
         }
-        if self.kind(init.as_borrowed()) != Kind::Function {
+        if self.kind(init.as_borrowed()) != Kind::Function && !is_filled_by_python(ty) {
             // Exceptions, plain objects, containers of builtin bases.
             self.concrete(frame, args, "the creation of an object");
             self.note(frame, |state| args.iter().try_for_each(|arg| state.adopt_deep(*arg)));
@@ -124,7 +149,7 @@ impl Recorder {
             });
             return Ok(result);
         }
-        // `__new__` first, then `__init__` in Python on a known object.
+        // `__new__` first, then `__init__`, which runs Python code, on a known object.
         let object = if new_is_default {
             generic::new_object(ty, args, names)?
         } else {
@@ -200,6 +225,36 @@ impl Recorder {
         Ok(object)
     }
 }
+
+/// Whether the C code of `OrderedDict.__init__` fills an instance by a `__setitem__` in Python.
+fn is_filled_by_python(ty: &Bound<'_, PyType>) -> bool {
+    let set = types::lookup_named(ty, "__setitem__");
+    set.is_some_and(|set| set.is_instance_of::<PyFunction>())
+        && dict::is_ordered_type(ty.as_borrowed())
+}
+
+/// Whether a class is `torch.Tensor`, or one of the types of older PyTorch that make tensors on the CPU.
+fn is_legacy_constructor(class: Borrowed<'_, '_>) -> bool {
+    let name = heap::name_of(class);
+    LEGACY_CONSTRUCTORS.contains(&&*name)
+        && heap::loaded_module(class.py(), "torch")
+            .and_then(|torch| torch.getattr(&*name).ok())
+            .is_some_and(|own| own.is(&*class))
+}
+
+const LEGACY_CONSTRUCTORS: [&str; 11] = [
+    "Tensor",
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
+];
 
 /// `type.__call__`, where the class's metaclass has a `__call__` in Python: that one is calling.
 fn call_type<'py>(

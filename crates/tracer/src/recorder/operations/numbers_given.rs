@@ -156,7 +156,13 @@ impl Recorder {
         if is_read {
             let name = heap::callable_name(callable);
             let asks_types = name.contains("has_torch_function")
-                || matches!(&*name, "is_tensor_like" | "_has_compatible_shallow_copy_type");
+                || matches!(
+                    &*name,
+                    "is_tensor"
+                        | "is_storage"
+                        | "is_tensor_like"
+                        | "_has_compatible_shallow_copy_type"
+                );
             if !asks_types && name != "result_type" {
                 let detail = format!("a tensor as a number that {name} is given");
                 self.stop(frame, Reason::DataRead, detail);

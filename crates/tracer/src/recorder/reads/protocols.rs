@@ -121,15 +121,9 @@ impl Recorder {
         if !is_asked {
             return;
         }
-        let (name, ty) = (own.name(), receiver.get_type());
-        let text = heap::text(name.as_any().as_borrowed());
-        if !(text.starts_with("__") && text.ends_with("__")) {
-            return;
-        }
-        let name = name.as_any().as_borrowed();
-        let found = stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
-        if found.is_some_and(|found| found.is(function)) {
-            self.lookup(frame, &ty, name);
+        let ty = receiver.get_type();
+        for name in special_names(&ty, function) {
+            self.lookup(frame, &ty, name.as_borrowed());
         }
     }
 
@@ -206,4 +200,27 @@ pub(in crate::recorder) fn answers_by_itself(ty: &Bound<'_, PyType>, name: &str)
     let default = types::lookup_named(&ty.py().get_type::<PyAny>(), name);
     types::lookup_named(ty, name)
         .is_some_and(|own| !default.is_some_and(|default| own.is(&default)))
+}
+
+/// The names of special methods under which a type has a function. Which of them C code has asked for isn't known, and the
+/// function's own name need not be one of them.
+fn special_names<'py>(ty: &Bound<'py, PyType>, function: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    let Some(classes) = types::mro(ty.as_borrowed()) else { return Vec::new() };
+    let mut names: Vec<Object<'py>> = Vec::new();
+    for class in heap::tuple_items(classes.as_borrowed()) {
+        let Ok(class) = class.cast::<PyType>() else { continue };
+        let Some(dict) = types::class_dict(class.as_borrowed()) else { continue };
+        for (name, found) in heap::dict_items(dict.as_borrowed()) {
+            let text = heap::text(name.as_borrowed());
+            let is_special = text.starts_with("__") && text.ends_with("__");
+            let finds = |found: Object<'py>| found.is(function);
+            if is_special
+                && found.is(function)
+                && types::lookup(ty.as_borrowed(), name.as_borrowed()).is_some_and(finds)
+            {
+                names.push(name);
+            }
+        }
+    }
+    names
 }
