@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{context, dict};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Raised, generator, generic, ops};
+use stator_cpython::{Raised, generator, generic, modules, ops};
 use stator_faults::Stage;
 use stator_guards::ObjectId;
 
@@ -274,8 +274,10 @@ fn set_item<'py>(
 ) -> PyResult<()> {
     let plain = object.cast::<PyDict>()?;
     let now = plain.get_item(key)?;
-    let delete = || match dict::is_ordered_dict(object) {
-        true => object.del_item(key),
+    // It keeps an order beside the table. A class on top of it may have methods of its own, which have run.
+    let is_ordered = dict::is_ordered_dict(object);
+    let delete = || match is_ordered {
+        true => ordered_method(object, "__delitem__")?.call1((object, key)).map(drop),
         false => plain.del_item(key),
     };
     let Some(value) = value else {
@@ -286,12 +288,16 @@ fn set_item<'py>(
     } else if now.is_some_and(|now| now.is(value)) {
         return Ok(());
     }
-    if dict::is_ordered_dict(object) {
-        // It keeps an order beside the table; no subclass of it comes here.
-        object.set_item(key, value)
+    if is_ordered {
+        ordered_method(object, "__setitem__")?.call1((object, key, value)).map(drop)
     } else {
         plain.set_item(key, value)
     }
+}
+
+/// A method of `OrderedDict`'s own, not bound to anything.
+fn ordered_method<'py>(dict: Borrowed<'_, 'py>, name: &str) -> PyResult<Object<'py>> {
+    modules::import(dict.py(), "collections")?.getattr("OrderedDict")?.getattr(name)
 }
 
 fn set_cell<'py>(cell: Borrowed<'_, 'py>, new: Option<&Object<'py>>) {
@@ -359,6 +365,11 @@ fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult
             let named = call.get_item(2).ok();
             let named = named.as_ref().map(|named| named.cast::<PyDict>()).transpose()?;
             drop(object.call(args, named)?);
+            continue;
+        }
+        if dict::is_ordered_dict(object) {
+            let key = call.get_item(1)?;
+            ordered_method(object, name.to_str()?)?.call1((object, key))?;
             continue;
         }
         object.call_method1(name, call.get_slice(1, call.len()))?;

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::BinaryOp;
 
@@ -45,11 +46,7 @@ impl State {
     /// Whether the storage of an outside dictionary can be written without more than its own C type's
     /// methods.
     pub fn is_writable_dict(&mut self, dict: Borrowed<'_, '_>) -> bool {
-        // A class on top of `OrderedDict` may run code of its own where the order is kept.
-        self.kind(dict) == Kind::Dict
-            && self.source(dict).is_some()
-            && (!heap::is_ordered_dict(dict)
-                || stator_cpython::heap::types::is_immutable(dict.get_type().as_borrowed()))
+        self.kind(dict) == Kind::Dict && self.source(dict).is_some()
     }
 
     /// What a method that gives the value at a key is to give in place of a number that is a symbol.
@@ -78,7 +75,9 @@ impl State {
         dict: Borrowed<'_, '_>,
         given: MethodArgs<'_, '_, '_>,
     ) -> Result<(), Stop> {
-        if !self.is_writable_dict(dict) {
+        if !self.is_writable_dict(dict)
+            || (matches!(writes, Writes::Missing | Writes::Merged) && may_call_back(dict))
+        {
             return Err(refuse(name, dict));
         }
         match (writes, given.positional()) {
@@ -131,7 +130,7 @@ impl State {
         dict: Borrowed<'_, '_>,
         other: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
-        if op != BinaryOp::InPlaceOr || !self.is_writable_dict(dict) {
+        if op != BinaryOp::InPlaceOr || !self.is_writable_dict(dict) || may_call_back(dict) {
             return Err(refuse(op.symbol(), dict));
         }
         self.update_from(dict, other)
@@ -194,4 +193,9 @@ impl State {
             Err(_) => self.write_slot(dict, source, key, deletes),
         }
     }
+}
+
+/// Whether `update`, `|=` and `setdefault` may call methods that a class on top of `OrderedDict` has. The others go past them.
+fn may_call_back(dict: Borrowed<'_, '_>) -> bool {
+    heap::is_ordered_dict(dict) && !types::is_immutable(dict.get_type().as_borrowed())
 }

@@ -130,7 +130,9 @@ impl Recorder {
         if heap::is_deque(owner) {
             return self.set_deque_item(frame, owner, key, value);
         }
-        let known = self.note(frame, |state| Ok(state.is_writable_dict(owner)));
+        let known = self.note(frame, |state| {
+            Ok(state.is_writable_dict(owner) && heap::stores_in_order(owner, value.is_none()))
+        });
         if known != Some(true) || !self.writes_slot(frame, owner, key, value.is_none()) {
             self.stop(
                 frame,

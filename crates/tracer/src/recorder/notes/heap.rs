@@ -114,6 +114,17 @@ pub fn passes_order(method: Borrowed<'_, '_>, receiver: Borrowed<'_, '_>) -> boo
             .is_none_or(|own| !own.is(&*method))
 }
 
+/// Whether an instruction that sets or deletes an item of a dictionary does what `OrderedDict` does, if it is one.
+pub fn stores_in_order(dict: Borrowed<'_, '_>, deletes: bool) -> bool {
+    let name = if deletes { "__delitem__" } else { "__setitem__" };
+    let found = || stator_cpython::heap::types::lookup_named(&dict.get_type(), name);
+    !is_ordered_dict(dict)
+        || loaded_module(dict.py(), "collections")
+            .and_then(|module| module.getattr("OrderedDict").ok())
+            .and_then(|class| class.getattr(name).ok())
+            .is_some_and(|own| found().is_some_and(|found| found.is(&own)))
+}
+
 /// Whether an object is an `OrderedDict`, or an instance of a subclass.
 pub fn is_ordered_dict(object: Borrowed<'_, '_>) -> bool {
     dict::is_ordered_dict(object)
