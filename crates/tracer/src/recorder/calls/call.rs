@@ -408,6 +408,7 @@ impl Recorder {
             let id = state.object(referent.as_borrowed());
             match state.source(referent.as_borrowed()) {
                 Some(source) => state.guard(source, GuardKind::Is(id)),
+                None if state.origin(referent.as_borrowed()).is_some() => return Err(unknown()),
                 // A reference refers to one object all its life.
                 None => {
                     let name = || heap::type_name(referent.as_borrowed()).into();
