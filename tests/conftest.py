@@ -28,6 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 _LOG_RECORDS = logging.getLogRecordFactory()
 _ENDED = signal.getsignal(signal.SIGTERM)
+_INTERRUPTED = signal.getsignal(signal.SIGINT)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -37,6 +38,16 @@ def _what_packages_change_is_put_back() -> Iterator[None]:
     yield
     logging.setLogRecordFactory(_LOG_RECORDS)
     signal.signal(signal.SIGTERM, _ENDED)
+
+
+@pytest.fixture(autouse=True)
+def _signals_are_heard() -> Iterator[None]:
+    """Whoever presses Ctrl-C behind a test is heard: Stator lets signals wait while it is at work."""
+    yield
+    assert signal.getsignal(signal.SIGINT) == _INTERRUPTED
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    # CPython refuses this in all threads but the one that handles signals.
+    signal.set_wakeup_fd(signal.set_wakeup_fd(-1))
 
 
 @pytest.fixture(autouse=True)

@@ -220,28 +220,53 @@ def test_a_worker_that_dies_is_replaced(
     assert type(builtins.print).__name__ == "builtin_function_or_method"
 
 
-def test_an_interrupt_ends_what_workers_do(context: RayContext, tmp_path: Path) -> None:
-    def hang(x):
-        (tmp_path / "begun").touch()
-        time.sleep(600)
-        return x
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from pathlib import Path
+import numpy as np
+import stator.federated as fl
+from stator.federated.ray import RayContext
 
-    def interrupt() -> None:
-        while not (tmp_path / "begun").exists():
-            time.sleep(0.01)
-        # Where Ray's own code is interrupted, it may keep that to itself: who waits presses the keys again.
-        while not noticed.wait(5 * pressed.count(None)):
-            pressed.append(None)
-            os.kill(os.getpid(), signal.SIGINT)
+begun = Path(sys.argv[2])
 
-    noticed, pressed = threading.Event(), list[None]()
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+def hang(x):
+    begun.touch()
+    time.sleep(600)
+    return x
+
+def mapping(function):
+    work = fl.local_computation(np.int32, result=np.int32)(function)
+
+    @fl.federated_computation(fl.FederatedType(np.int32, fl.CLIENTS))
+    def mapped(values):
+        return fl.federated_sum(fl.federated_map(work, values))
+
+    return mapped
+
+def interrupt():
+    while not begun.exists():
+        time.sleep(0.01)
+    # Where Ray's own code is interrupted, it may keep that to itself: who waits presses the keys again.
+    while not noticed.wait(20 * len(pressed)):
+        pressed.append(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+noticed, pressed = threading.Event(), []
+with RayContext(address=sys.argv[1], workers=2, chunk=3) as context:
+    context.invoke(mapping(lambda x: x), [1, 2, 3])
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
         context.invoke(mapping(hang), [1, 2, 3])
-    noticed.set()
-    thread.join()
-    assert context.invoke(mapping(lambda x: x), [1, 2, 3]) == 6
+    except KeyboardInterrupt:
+        noticed.set()
+        print(context.invoke(mapping(lambda x: x), [1, 2, 3]))
+"""
+
+
+def test_an_interrupt_ends_what_workers_do(cluster: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, cluster.address, str(tmp_path / "begun")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    assert done.stdout.splitlines()[-1:] == ["6"], done.stderr
 
 
 def test_lost_objects_are_stored_again(context: RayContext) -> None:
