@@ -5,12 +5,13 @@ Reinforcement learning, early rejection, clipped losses, printed losses; and wha
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from differential.support import api
 from torch import Tensor, nn
 from torch.distributions import Categorical
 from torch.nn import functional as F
@@ -18,33 +19,10 @@ from torch.utils.checkpoint import checkpoint
 
 import stator
 
-from .results import copied, same
+from .within_nodes import Program, Programs, network, nothing
 
-# A function of a tensor, what happens before each call, and what else is compared.
-Program = tuple[Callable[[Tensor], Any], Callable[[int], Any], Callable[[], Any]]
-
-PROGRAMS: dict[str, Callable[[], Program]] = {}
-# Those without a graph break.
-WHOLE: set[str] = set()
-
-
-def program(make: Callable[[], Program]) -> Callable[[], Program]:
-    PROGRAMS[make.__name__] = make
-    return make
-
-
-def whole(make: Callable[[], Program]) -> Callable[[], Program]:
-    WHOLE.add(make.__name__)
-    return program(make)
-
-
-def nothing(call: int) -> None:
-    pass
-
-
-def network(seed: int = 0) -> nn.Sequential:
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+PROGRAMS = Programs(most_traced=7)
+program, whole = PROGRAMS.program, PROGRAMS.whole
 
 
 def gradients(*nets: nn.Module) -> list[Any]:
@@ -330,14 +308,10 @@ SEEN: list[Any] = []
 STATE = {"count": 0, "factor": 1.0}
 
 
-def cleared() -> None:
-    SEEN.clear()
-    STATE.update(count=0, factor=1.0)
-
-
 def with_state(between: Callable[[Tensor], Tensor]) -> Program:
     """The step looks at what code on the way back may have written."""
-    cleared()
+    SEEN.clear()
+    STATE.update(count=0, factor=1.0)
     net = network()
     kinds = [lambda it: it, between]
     chosen = [0]
@@ -506,31 +480,31 @@ def an_error_behind_it() -> Program:
     return step, nothing, lambda: gradients(net)
 
 
-def run(make: Callable[[], Program], wrap: Callable[[Any], Any]) -> tuple[list[Any], Any]:
-    cleared()
-    step, change, watched = make()
-    wrapped, seen = wrap(step), []
-    torch.manual_seed(7)
-    for call in range(8):
-        change(call)
-        x = torch.randn(5, 3, generator=torch.Generator().manual_seed(call))
-        try:
-            result = wrapped(x)
-        except Exception as error:
-            result = (type(error).__name__, str(error))
-        seen.append((copied(result), copied(watched())))
-    seen.append(torch.rand(1))
-    return seen, wrapped
-
-
 @pytest.mark.parametrize("floor", [False, True], ids=["every trace", "default"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", PROGRAMS.all)
 def test_steps_are_plain_ones(name: str, floor: bool) -> None:
-    expected, _ = run(PROGRAMS[name], lambda step: step)
     with stator.config.patch(skip_unprofitable=floor):
-        found, compiled = run(PROGRAMS[name], lambda step: api.compile(step, backend="eager"))
-    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"call {call}: {right}, not {left}"
-    if name in WHOLE and not floor and not api.PLAIN:
-        assert api.breaks(compiled) == 0, api.reason(compiled)
-        assert api.hits(compiled), api.reason(compiled)
+        PROGRAMS.check(name, may_be_native=floor)
+
+
+FIRST_LOOK = """
+import stator, torch
+stator.config.skip_unprofitable = False
+weight, held = torch.ones(3, requires_grad=True), {}
+
+@torch.no_grad()
+@stator.compile
+def back():
+    held["loss"].backward()
+    return weight.grad.sum()
+
+for call in range(4):
+    weight.grad, held["loss"] = None, (weight * call).sum()
+    assert back() == 3 * call
+print(stator.stats(back.__wrapped__).breaks)
+"""
+
+
+def test_notes_are_looked_at_for_the_first_time_in_any_mode() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_LOOK], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr

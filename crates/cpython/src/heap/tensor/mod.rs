@@ -301,11 +301,16 @@ fn node_words(function: Any<'_, '_>) -> Option<[u64; NODE / 8]> {
 }
 
 /// Which words of a note are 0 as long as nobody has set a hook, of each of the four kinds.
-fn node_hooks(py: Python<'_>) -> PyResult<Option<Vec<usize>>> {
+fn node_hooks<'py>(py: Python<'py>) -> PyResult<Option<Vec<usize>>> {
     let torch = modules::import(py, "torch")?;
     let kwargs = PyDict::new(py);
     kwargs.set_item("requires_grad", true)?;
-    let leaf = torch.call_method("empty", (0,), Some(&kwargs))?;
+    // Whatever modes the program is in: without them operations leave notes.
+    let apart = |function: Bound<'py, PyAny>| {
+        let function = torch.call_method1("inference_mode", (false,))?.call1((function,))?;
+        torch.call_method0("enable_grad")?.call1((function,))
+    };
+    let leaf = apart(torch.getattr("empty")?)?.call((0,), Some(&kwargs))?;
     let hook = torch.getattr("neg")?;
     let mut found = Vec::new();
     for (is_tensors, name) in [
@@ -314,7 +319,7 @@ fn node_hooks(py: Python<'_>) -> PyResult<Option<Vec<usize>>> {
         (false, "register_prehook"),
         (false, "register_hook"),
     ] {
-        let tensor = leaf.call_method0("exp")?;
+        let tensor = apart(leaf.getattr("exp")?)?.call0()?;
         let function = tensor.getattr("grad_fn")?;
         let Some(before) = node_words(function.as_borrowed()) else { return Ok(None) };
         match name {
