@@ -179,6 +179,25 @@ def test_momentum_at_the_server() -> None:
     torch.testing.assert_close(weights["w"], torch.full((2,), 1 - 0.5 - 0.5 * 1.9))
 
 
+def of_words(
+    make: Callable[[], nn.Module], length: int, sizes: tuple[int, ...]
+) -> tuple[learning.Model, list[Any]]:
+    """A model of texts of so many words, and clients with so many rows."""
+    torch.manual_seed(0)
+    words = learning.Model(
+        make(),
+        F.cross_entropy,
+        inputs=fl.TensorType(np.int64, [None, length]),
+        labels=fl.TensorType(np.int64, [None]),
+    )
+    drawn = np.random.default_rng(0)
+    rows = [
+        {"inputs": drawn.integers(0, 11, (size, length)), "labels": drawn.integers(0, 3, size)}
+        for size in sizes
+    ]
+    return words, rows
+
+
 def test_other_modules() -> None:
     class Words(nn.Module):
         def __init__(self) -> None:
@@ -192,18 +211,7 @@ def test_other_modules() -> None:
             found = self.table(ids)
             return self.head(self.drop(self.attention(found, found, found)[0]).mean(1))
 
-    torch.manual_seed(0)
-    words = learning.Model(
-        Words(),
-        F.cross_entropy,
-        inputs=fl.TensorType(np.int64, [None, 5]),
-        labels=fl.TensorType(np.int64, [None]),
-    )
-    drawn = np.random.default_rng(0)
-    rows = [
-        {"inputs": drawn.integers(0, 11, (size, 5)), "labels": drawn.integers(0, 3, size)}
-        for size in (3, 4, 3)
-    ]
+    words, rows = of_words(Words, 5, (3, 4, 3))
     process = learning.build_fed_avg(words, client_optimizer=sgd(0.3), steps=2)
     _, metrics = process.run(process.initialize(), [rows] * 12)
     assert metrics[-1]["loss"] < metrics[0]["loss"]
@@ -273,22 +281,10 @@ def test_recurrent_modules(kind: Any) -> None:
         def forward(self, ids: torch.Tensor) -> torch.Tensor:
             return self.head(self.layers(self.table(ids))[0][:, -1])
 
-    torch.manual_seed(0)
-    module = Words()
-    words = learning.Model(
-        module,
-        F.cross_entropy,
-        inputs=fl.TensorType(np.int64, [None, 7]),
-        labels=fl.TensorType(np.int64, [None]),
-    )
-    drawn = np.random.default_rng(0)
-    rows = [
-        {"inputs": drawn.integers(0, 11, (size, 7)), "labels": drawn.integers(0, 3, size)}
-        for size in (3, 5, 3)
-    ]
+    words, rows = of_words(Words, 7, (3, 5, 3))
     process = learning.build_fed_avg(words, client_optimizer=sgd(0.5), steps=2)
     state, _ = process.next(process.initialize(), rows)
-    update, _ = plain_round(module, rows, sgd(0.5), 2)
+    update, _ = plain_round(words.module, rows, sgd(0.5), 2)
     before = words.weights()
     same(state["weights"], {name: before[name] - update[name].numpy() for name in before})
 

@@ -55,6 +55,11 @@ def context(cluster: Any) -> Iterator[RayContext]:
         yield context
 
 
+def in_a_process(program: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
 def mapping(function: Any) -> Any:
     """A sum of what a Python function gives for what clients hold."""
     work = fl.local_computation(np.int32, result=np.int32)(function)
@@ -367,13 +372,7 @@ def test_a_full_store_is_an_error_that_may_be_tried_again() -> None:
                     print(type(error).__name__, "isk is full" in str(error))
                 print(small([1.0, 2.0]))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = in_a_process(program)
     assert done.stdout.splitlines() == [
         *("RetryableError True", "3.0"),
         *("ClientsLostError True", "3.0"),
@@ -488,13 +487,7 @@ def test_a_cluster_of_its_own() -> None:
         children = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/children")]
         assert not any(children), children
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = in_a_process(program)
     assert (done.stdout, done.stderr, done.returncode) == ("3.0\n", "", 0)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import stator.federated as fl
+from stator.federated.aggregators._factories import leaves
 from stator.federated.learning._processes import IterativeProcess
 from stator.federated.program import CorruptedFileError, structure_utils
 from stator.federated.program._archive import Archive, read_archive
@@ -86,7 +87,7 @@ def state_of(
     process: IterativeProcess, values: dict[str, Any], path: str | os.PathLike[str]
 ) -> Any:
     """The state that values from a file are."""
-    expected = {_name(place): of for place, of in _tensors(process.state_type)}
+    expected = dict(leaves(process.state_type))
     if missing := expected.keys() ^ values.keys():
         names = ", ".join(sorted(missing))
         raise CheckpointError(
@@ -100,7 +101,7 @@ def state_of(
                 f"{os.fspath(path)} holds the state of another process: `{name}` is "
                 f"{found.dtype}{list(found.shape)}, where the process has {of}"
             )
-    return _nested(process.state_type, values)
+    return _nested(process.state_type, (values[name] for name in expected))
 
 
 def _as_array(value: Any) -> Any:
@@ -111,23 +112,11 @@ def _name(place: structure_utils.Path) -> str:
     return "/".join(map(str, place))
 
 
-def _fields(of: Any) -> list[tuple[str | int, Any]]:
-    return [(at if name is None else name, field) for at, (name, field) in enumerate(of.items())]
-
-
-def _tensors(of: Any, place: structure_utils.Path = ()) -> Iterator[tuple[Any, Any]]:
-    """The types of what is in a state of a type, by paths."""
+def _nested(of: Any, values: Iterator[Any]) -> Any:
+    """Values of a type, in the order of its leaves, in its containers."""
     if not isinstance(of, fl.StructType):
-        yield place, of
-        return
-    for key, field in _fields(of):
-        yield from _tensors(field, (*place, key))
-
-
-def _nested(of: Any, values: dict[str, Any], place: structure_utils.Path = ()) -> Any:
-    if not isinstance(of, fl.StructType):
-        return values[_name(place)]
-    inner = [(key, _nested(field, values, (*place, key))) for key, field in _fields(of)]
-    if inner and isinstance(inner[0][0], int):
+        return next(values)
+    inner = [(name, _nested(field, values)) for name, field in of.items()]
+    if inner and inner[0][0] is None:
         return tuple(value for _, value in inner)
     return OrderedDict(inner)

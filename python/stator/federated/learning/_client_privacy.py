@@ -18,7 +18,7 @@ from stator.federated.aggregators._accounting import accounting
 from stator.federated.aggregators._factories import expect_count, expect_number, mapped
 from stator.federated.aggregators._gaussian import noise
 from stator.federated.aggregators._norms import clipped, norm
-from stator.federated.learning._models import Model
+from stator.federated.learning._models import Model, trainable
 from stator.programs import TensorProgram, TensorSpec
 
 
@@ -82,9 +82,7 @@ class DPSGD:
 
         def of_row(weights: Any, row: Any, is_there: Any) -> Any:
             # A row is given to the model alone, so it moves no other row's gradient.
-            own = {
-                name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()
-            }
+            own = trainable(weights)
             loss = model.loss_of(own, row)
             found = torch.autograd.grad(loss, list(own.values()), allow_unused=True)
             gradient = {

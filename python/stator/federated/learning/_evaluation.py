@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 import stator.federated as fl
+from stator.federated.aggregators._factories import leaves
 from stator.federated.learning._models import Model, count_rows, if_any
 from stator.federated.learning.metrics import Mean, Metric, metric_of, traceable
 
@@ -126,18 +127,10 @@ def _check(measured: Any) -> None:
     for part, of in measured.items():
         if part in (_BY_ROWS, _BY_CLIENTS, _SUMS):
             for name, metric in of.items():
-                for tensor in _tensors(metric):
+                for _, tensor in leaves(metric):
                     if tensor.shape is None or None in tensor.shape:
                         raise TypeError(
                             f"metric `{name}` has a number for each row, or of another size that "
                             f"isn't known\n  expected: a mean or a sum over the rows\n"
                             f"  found:    {metric}"
                         )
-
-
-def _tensors(of: Any) -> Iterator[Any]:
-    if isinstance(of, fl.StructType):
-        for _, field in of.items():
-            yield from _tensors(field)
-    else:
-        yield of

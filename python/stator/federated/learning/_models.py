@@ -78,6 +78,12 @@ class Model:
             for name, parameter in self.parameters().items()
         )
 
+    def constants(self) -> Weights:
+        """The same within a local computation."""
+        return OrderedDict(
+            (name, parameter.detach().clone()) for name, parameter in self.parameters().items()
+        )
+
     def assign(self, weights: Weights) -> None:
         """Gives the module the parameters of a state."""
         with torch.no_grad():
@@ -127,6 +133,11 @@ class _Holder(torch.nn.Module):
 
     def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(self.module, *arguments)
+
+
+def trainable(weights: Any) -> dict[str, Any]:
+    """Tensors of their own of which gradients can be taken."""
+    return {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
 
 
 def _numpy_type(parameter: torch.Tensor) -> Any:

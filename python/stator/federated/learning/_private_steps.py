@@ -17,7 +17,7 @@ import torch
 import stator.federated as fl
 from stator.federated import framework
 from stator.federated.learning._client_privacy import DPSGD
-from stator.federated.learning._models import Model, count_rows, if_any
+from stator.federated.learning._models import Model, count_rows, if_any, trainable
 
 _LOG = logging.getLogger("stator.federated")
 
@@ -46,7 +46,7 @@ def private_training(model: Model, make: _Optimizer, steps: int, privacy: DPSGD)
         return update, count
 
     def whole(weights: Any, rows: Any) -> Any:
-        parameters = _leaves(weights)
+        parameters = trainable(weights)
         optimizer = make(list(parameters.values()))
         for _ in range(steps):
             optimizer.zero_grad()
@@ -54,14 +54,14 @@ def private_training(model: Model, make: _Optimizer, steps: int, privacy: DPSGD)
         return changed(weights, parameters, rows)
 
     def first(weights: Any, rows: Any) -> Any:
-        parameters = _leaves(weights)
+        parameters = trainable(weights)
         optimizer = make(list(parameters.values()))
         _check(optimizer)
         take(parameters, optimizer, rows)
         return _told(parameters, optimizer)
 
     def again(carried: Any, rows: Any) -> Any:
-        parameters = _leaves(carried["parameters"])
+        parameters = trainable(carried["parameters"])
         optimizer = make(list(parameters.values()))
         _put(optimizer, parameters, carried.get("state", {}))
         take(parameters, optimizer, rows)
@@ -88,10 +88,6 @@ def private_training(model: Model, make: _Optimizer, steps: int, privacy: DPSGD)
         except _NotApartError as error:
             _LOG.info("%d private steps of a client are one program: %s", steps, error)
     return fl.local_computation(of_weights, of_rows)(whole)
-
-
-def _leaves(weights: Any) -> dict[str, Any]:
-    return {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
 
 
 def _check(optimizer: Any) -> None:

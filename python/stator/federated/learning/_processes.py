@@ -215,9 +215,7 @@ def _process(
 
     def begin() -> Any:
         # The module's parameters, as they are now, are constants of the program.
-        weights = OrderedDict(
-            (name, parameter.detach().clone()) for name, parameter in model.parameters().items()
-        )
+        weights = model.constants()
         moments = server.initialize(weights)
         return OrderedDict(
             weights=weights, optimizer=moments, round=torch.zeros((), dtype=torch.int32)

@@ -68,9 +68,7 @@ def build_scaffold(
     )
 
     def begin() -> Any:
-        weights = OrderedDict(
-            (name, parameter.detach().clone()) for name, parameter in model.parameters().items()
-        )
+        weights = model.constants()
         return OrderedDict(
             weights=weights,
             optimizer=server.initialize(weights),

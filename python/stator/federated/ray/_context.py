@@ -155,26 +155,23 @@ class RayContext(_native.HiddenInvoke, SyncContext):
         )
         torch = sys.modules.get("torch")
         seed = 0 if torch is None else torch.initial_seed()
-        try:
-            program = found.stored()
-            broadcast = _Stored(sent, f"{call} {stage}")
-        except ray.exceptions.RayError as error:
-            raise RetryableError(f"the cluster can't store what clients need: {error}") from error
+        program = found.stored()
+        broadcast = _Stored(sent, f"{call} {stage}")
 
         def members(number: int) -> range:
             first = number * chunk
             return range(first, min(first + chunk, clients))
 
         def submit(worker: Any, number: int) -> Any:
-            first, count = members(number).start, len(members(number))
+            own = members(number)
             return worker.work.remote(
                 (program.name, [program.reference]),
                 stage,
                 (broadcast.name, [broadcast.reference]),
-                run.given(stage, first, first + count),
-                (first, count),
+                run.given(stage, own.start, own.stop),
+                (own.start, len(own)),
                 self._local.exact,
-                (_mixed(seed, call, stage, first), torch is not None),
+                (_mixed(seed, call, stage, own.start), torch is not None),
             )
 
         def renew() -> None:
@@ -225,8 +222,14 @@ class _Stored:
         self.store()
 
     def store(self) -> None:
-        """Stores it, again if it was lost."""
-        self.reference = ray.put(self._value)
+        """Stores it, again if it was lost.
+
+        Raises `RetryableError` if there is no place for it.
+        """
+        try:
+            self.reference = ray.put(self._value)
+        except ray.exceptions.RayError as error:
+            raise RetryableError(f"the cluster can't store what clients need: {error}") from error
 
 
 def _dumps(row: list[Any]) -> bytes:

@@ -243,12 +243,7 @@ class _Run:
         if outcome[0] == "made":
             self._made[chunk] = outcome[1]
         elif outcome[0] == "lost":
-            try:
-                self._job.renew()
-            except ray.exceptions.RayError as error:
-                raise RetryableError(
-                    f"the cluster can't store what clients need: {_text(error)}"
-                ) from error
+            self._job.renew()
             self._again(chunk, outcome[1])
         elif chunk < self._end:
             failure: Exception = cloudpickle.loads(outcome[1])
