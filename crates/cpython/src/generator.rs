@@ -58,7 +58,7 @@ pub fn frame_of<'py>(generator: Borrowed<'_, 'py>) -> Option<Frame<'py>> {
 pub fn make<'py>(function: Borrowed<'_, 'py>) -> PyResult<Object<'py>> {
     let py = function.py();
     let made = call_anew(function).map_err(|raised| raised.take(py))?;
-    if !ops::is_generator(&made) {
+    if !ops::is_generator(made.as_borrowed()) {
         return Err(PySystemError::new_err("Stator has a bug: a generator is made of a function"));
     }
     Ok(made)
@@ -123,15 +123,11 @@ pub fn rested(generator: Borrowed<'_, '_>) -> Option<Rested> {
     look(generator, |frame, place| {
         let code = frame.code();
         let own = value(frame.function(), Field::Code)?;
-        let (locals, stack) = (code.nlocalsplus(), frame.stack());
-        let slots = locals + stack.len();
+        let slots = count_slots(&frame);
         if own.as_ptr() != code.object().as_ptr() || slots > MOST_SLOTS {
             return None;
         }
-        let is_bound = |slot: &usize| match slot.checked_sub(locals) {
-            None => frame.local(*slot).is_some(),
-            Some(at) => stack[at].is_some(),
-        };
+        let is_bound = |slot: &usize| held(&frame, *slot).is_some();
         let bound = (0..slots).filter(is_bound).fold(0, |bits, slot| bits | 1 << slot);
         Some(Rested { unit: place.unit, started: place.started, slots, bound })
     })?
@@ -140,21 +136,19 @@ pub fn rested(generator: Borrowed<'_, '_>) -> Option<Rested> {
 /// What one of the slots of a generator that stands still holds.
 #[must_use]
 pub fn slot<'py>(generator: Borrowed<'_, 'py>, slot: usize) -> Option<Object<'py>> {
-    look(generator, |frame, _| {
-        let locals = frame.code().nlocalsplus();
-        let found = match slot.checked_sub(locals) {
-            None => frame.local(slot),
-            Some(at) => frame.stack().get(at).copied().flatten(),
-        };
-        found.map(|found| found.to_owned())
-    })?
+    look(generator, |frame, _| held(&frame, slot).map(|found| found.to_owned()))?
 }
 
-/// Whether an object is a generator, and of no subclass.
-#[must_use]
-pub fn is_exact(object: Borrowed<'_, '_>) -> bool {
-    // SAFETY: a type check of a live object.
-    unsafe { ffi::PyGen_CheckExact(object.as_ptr()) != 0 }
+/// How many slots a generator's frame has: fast locals, then its stack.
+fn count_slots(frame: &Frame<'_>) -> usize {
+    frame.code().nlocalsplus() + frame.stack().len()
+}
+
+fn held<'a, 'py>(frame: &'a Frame<'py>, slot: usize) -> Option<Borrowed<'a, 'py>> {
+    match slot.checked_sub(frame.code().nlocalsplus()) {
+        None => frame.local(slot),
+        Some(at) => frame.stack().get(at).copied().flatten(),
+    }
 }
 
 /// The function of a generator that stands still.
@@ -199,7 +193,7 @@ pub fn end(generator: Borrowed<'_, '_>) -> PyResult<()> {
 /// Lets go of all that a generator holds: it's one that hasn't begun.
 fn empty(generator: Borrowed<'_, '_>) -> PyResult<()> {
     let py = generator.py();
-    let room = look(generator, |frame, _| frame.code().nlocalsplus() + frame.stack().len());
+    let room = look(generator, |frame, _| count_slots(&frame));
     let mut slots = vec![std::ptr::null_mut::<PyObject>(); room.ok_or_else(unmovable)?];
     let room = c_int::try_from(slots.len()).map_err(|_| unmovable())?;
     // SAFETY: a live object, whose type the shim checks, and so many places.

@@ -272,32 +272,17 @@ fn set_item<'py>(
     value: Option<&Object<'py>>,
     moves: bool,
 ) -> PyResult<()> {
-    let plain = object.cast::<PyDict>()?;
-    let now = plain.get_item(key)?;
-    // It keeps an order beside the table. A class on top of it may have methods of its own, which have run.
-    let is_ordered = dict::is_ordered_dict(object);
-    let delete = || match is_ordered {
-        true => ordered_method(object, "__delitem__")?.call1((object, key)).map(drop),
-        false => plain.del_item(key),
-    };
+    let now = object.cast::<PyDict>()?.get_item(key)?;
+    let set = |value| dict::set_item(object, key, value);
     let Some(value) = value else {
-        return if now.is_some() { delete() } else { Ok(()) };
+        return if now.is_some() { set(None) } else { Ok(()) };
     };
     if moves && now.is_some() {
-        delete()?;
+        set(None)?;
     } else if now.is_some_and(|now| now.is(value)) {
         return Ok(());
     }
-    if is_ordered {
-        ordered_method(object, "__setitem__")?.call1((object, key, value)).map(drop)
-    } else {
-        plain.set_item(key, value)
-    }
-}
-
-/// A method of `OrderedDict`'s own, not bound to anything.
-fn ordered_method<'py>(dict: Borrowed<'_, 'py>, name: &str) -> PyResult<Object<'py>> {
-    modules::import(dict.py(), "collections")?.getattr("OrderedDict")?.getattr(name)
+    set(Some(value.as_borrowed()))
 }
 
 fn set_cell<'py>(cell: Borrowed<'_, 'py>, new: Option<&Object<'py>>) {
@@ -368,8 +353,9 @@ fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult
             continue;
         }
         if dict::is_ordered_dict(object) {
-            let key = call.get_item(1)?;
-            ordered_method(object, name.to_str()?)?.call1((object, key))?;
+            // It's put in order. A class on top of it may have a method of this name.
+            let own = modules::import(object.py(), "collections")?.getattr("OrderedDict")?;
+            own.call_method1(name, (object, call.get_item(1)?))?;
             continue;
         }
         object.call_method1(name, call.get_slice(1, call.len()))?;

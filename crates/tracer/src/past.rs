@@ -53,6 +53,8 @@ pub struct Past {
     pub is_plain: bool,
     /// The tensors that get gradients.
     pub leaves: Vec<Py<PyAny>>,
+    /// Their addresses.
+    addresses: FxHashSet<usize>,
 }
 
 impl Past {
@@ -61,7 +63,11 @@ impl Past {
     /// # Errors
     /// What PyTorch raises.
     pub fn of<'py>(py: Python<'py>, tensors: &[Object<'py>]) -> PyResult<Self> {
-        let mut past = Self { is_plain: !may_be_elsewhere(py), leaves: Vec::new() };
+        let mut past = Self {
+            is_plain: !may_be_elsewhere(py),
+            leaves: Vec::new(),
+            addresses: FxHashSet::default(),
+        };
         let python = modules::import(py, "torch._C")?.getattr("_FunctionBase")?;
         let mut waiting = Vec::new();
         for tensor in tensors {
@@ -87,6 +93,7 @@ impl Past {
             if let Some(leaf) = function.getattr_opt(pyo3::intern!(py, "variable"))? {
                 past.is_plain &= tensor::is_ordinary(leaf.as_borrowed(), false)
                     && tensor::has_hooks(leaf.as_borrowed()) == Some(false);
+                past.addresses.insert(leaf.as_ptr() as usize);
                 past.leaves.push(leaf.unbind());
             }
             for next in function.getattr(pyo3::intern!(py, "next_functions"))?.try_iter()? {
@@ -99,7 +106,7 @@ impl Past {
 
     /// Whether it leads to this leaf.
     pub fn leads_to(&self, leaf: &Object<'_>) -> bool {
-        self.leaves.iter().any(|own| own.is(leaf))
+        self.addresses.contains(&(leaf.as_ptr() as usize))
     }
 }
 
@@ -182,7 +189,6 @@ pub fn past(py: Python<'_>, tensors: &Bound<'_, PyTuple>) -> PyResult<Past> {
 /// [`Held::IsPast`](crate::held::Held::IsPast).
 #[pyfunction]
 pub fn is_past(past: &Past, reached: &Bound<'_, PyTuple>, others: &Bound<'_, PyTuple>) -> bool {
-    let leaves: FxHashSet<usize> = past.leaves.iter().map(|leaf| leaf.as_ptr() as usize).collect();
-    let leads_to = |leaf: Object<'_>| leaves.contains(&(leaf.as_ptr() as usize));
+    let leads_to = |leaf: Object<'_>| past.leads_to(&leaf);
     past.is_plain && reached.iter().all(leads_to) && !others.iter().any(leads_to)
 }

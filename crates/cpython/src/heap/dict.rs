@@ -1,6 +1,8 @@
 //! Dictionaries: version tags, lookups that can't run user code, iteration in order, and the
 //! instance dictionaries of objects.
 
+use std::ffi::c_int;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -10,6 +12,12 @@ use super::{Any, Type, constant, layout, types, words};
 unsafe extern "C" {
     fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
     static mut PyODict_Type: ffi::PyTypeObject;
+    fn PyODict_SetItem(
+        dict: *mut ffi::PyObject,
+        key: *mut ffi::PyObject,
+        value: *mut ffi::PyObject,
+    ) -> c_int;
+    fn PyODict_DelItem(dict: *mut ffi::PyObject, key: *mut ffi::PyObject) -> c_int;
 }
 
 /// What a lookup found.
@@ -44,25 +52,50 @@ pub fn is_plain_empty(object: Any<'_, '_>) -> bool {
     (ty == &raw mut ffi::PyDict_Type || ty == &raw mut PyODict_Type) && length(object) == Some(0)
 }
 
-/// Whether a type is `OrderedDict` or a subclass.
-pub fn is_ordered_type(ty: Type<'_, '_>) -> bool {
-    // SAFETY: compares live types along the chain of bases; no Python code runs.
-    unsafe { ffi::PyType_IsSubtype(ty.as_ptr().cast(), &raw mut PyODict_Type) != 0 }
-}
-
 /// Whether the object is an `OrderedDict` or an instance of a subclass: its order is its own.
 #[inline]
 pub fn is_ordered_dict(object: Any<'_, '_>) -> bool {
+    // SAFETY: the type of a live object.
+    is_dict(object) && unsafe { is_ordered(words::type_of(object.as_ptr())) }
+}
+
+/// Whether a type is `OrderedDict` or a subclass.
+pub fn is_ordered_type(ty: Type<'_, '_>) -> bool {
+    // SAFETY: a live type.
+    unsafe { is_ordered(ty.as_ptr().cast()) }
+}
+
+/// # Safety
+/// A live type.
+#[inline]
+unsafe fn is_ordered(ty: *mut ffi::PyTypeObject) -> bool {
     // SAFETY: compares types along the chain of bases; no Python code runs. The size is checked
     // because the offsets of its fields are literals.
     unsafe {
-        let ty = words::type_of(object.as_ptr());
         let ordered = &raw mut PyODict_Type;
         let sizes =
             [(*ordered).tp_basicsize, (*ordered).tp_dictoffset, (*ordered).tp_weaklistoffset];
         sizes.map(|size| size as usize) == layout::ODICT_SIZE
-            && (ty == ordered || (is_dict(object) && ffi::PyType_IsSubtype(ty, ordered) != 0))
+            && (ty == ordered || ffi::PyType_IsSubtype(ty, ordered) != 0)
     }
+}
+
+/// Sets or deletes an item, past the methods that subclasses of `dict` and `OrderedDict` have.
+///
+/// # Errors
+/// What a key's hash or comparison raises; `KeyError` if there is nothing to delete, `SystemError` if it's no dictionary.
+pub fn set_item(dict: Any<'_, '_>, key: Any<'_, '_>, value: Option<Any<'_, '_>>) -> PyResult<()> {
+    let (at, key) = (dict.as_ptr(), key.as_ptr());
+    // SAFETY: live objects, the first of the type that the function is for; those of `dict` look at that themselves.
+    let failed = unsafe {
+        match (is_ordered_dict(dict), value) {
+            (true, Some(value)) => PyODict_SetItem(at, key, value.as_ptr()),
+            (true, None) => PyODict_DelItem(at, key),
+            (false, Some(value)) => ffi::PyDict_SetItem(at, key, value.as_ptr()),
+            (false, None) => ffi::PyDict_DelItem(at, key),
+        }
+    };
+    if failed == 0 { Ok(()) } else { Err(PyErr::fetch(dict.py())) }
 }
 
 /// Whether the dictionary's [`version`] tells of every change, from now on.

@@ -26,7 +26,7 @@ const MOST: usize = 64;
 /// Whether anybody would notice the death of this very object.
 fn is_noticed(object: Any<'_, '_>) -> bool {
     types::has_finalizer(object.get_type().as_borrowed())
-        || ops::is_generator(&object.to_owned()) && is_suspended(object)
+        || ops::is_generator(object) && is_suspended(object)
         || weak::is_referenced(object)
 }
 

@@ -43,7 +43,7 @@ pub fn next<'py>(iterator: Borrowed<'_, 'py>) -> Result<Option<Object<'py>>> {
 
 /// Whether an object is a generator.
 #[inline]
-pub fn is_generator(object: &Object<'_>) -> bool {
+pub fn is_generator(object: Borrowed<'_, '_>) -> bool {
     // SAFETY: a type check on a valid object.
     unsafe { ffi::PyGen_CheckExact(object.as_ptr()) != 0 }
 }

@@ -3,21 +3,11 @@
 use std::cell::OnceCell;
 
 use pyo3::prelude::*;
-use stator_bytecode::{Flow, InstrId, Instruction, Liveness, Meaning, Truth, decode};
+use stator_bytecode::{InstrId, Instruction, Liveness, Meaning, decode};
 use stator_cpython::code::Code;
 use stator_cpython::opcode::{self, TARGET};
 
-/// Builtins that give a truth value, and ask no tensor for it.
-const ASK_NONE: [&str; 4] = ["isinstance", "issubclass", "callable", "hasattr"];
-
-/// What a generator's code may ask about data, by its instructions alone: an estimate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Questions {
-    /// Whether something in it may ask: a comparison, a call, a branch.
-    pub asks: bool,
-    /// Whether all that it yields are truth values that ask nothing when they are tested.
-    pub yields_answers: bool,
-}
+use super::questions::Questions;
 
 /// A decoded code object.
 pub struct Anatomy {
@@ -48,79 +38,7 @@ impl Anatomy {
 
     /// What the code, which is this one's, may ask when it is run as a generator's. Attributes are taken to be plain.
     pub fn questions(&self, code: &Code<'_>) -> Questions {
-        *self.questions.get_or_init(|| self.ask(code))
-    }
-
-    fn ask(&self, code: &Code<'_>) -> Questions {
-        let instructions = self.instructions();
-        let mut found = Questions { asks: false, yields_answers: true };
-        let begin = instructions.iter().position(|at| at.meaning(TARGET) == Meaning::Begin);
-        let mut ways: Vec<usize> = begin.into_iter().collect();
-        let mut seen = vec![false; instructions.len()];
-        while let Some(at) = ways.pop() {
-            let Some(instruction) = instructions.get(at) else { continue };
-            if std::mem::replace(&mut seen[at], true) {
-                continue;
-            }
-            // A value that comes by a jump isn't looked at.
-            let is_answer = || self.gives_answer(at, code);
-            match instruction.meaning(TARGET) {
-                Meaning::Global { name, with_null: true } => {
-                    found.asks |= !asks_none(code, name);
-                }
-                Meaning::Test(Truth::Not | Truth::Value | Truth::Jump { .. }) => {
-                    found.asks |= !is_answer();
-                }
-                Meaning::Yield => found.yields_answers &= is_answer(),
-                Meaning::Attribute { is_method, .. } => found.asks |= is_method,
-                Meaning::Nothing
-                | Meaning::Begin
-                | Meaning::Extend
-                | Meaning::Pop
-                | Meaning::Copy
-                | Meaning::Swap
-                | Meaning::Constant(_)
-                | Meaning::Local(_)
-                | Meaning::SetLocal(_)
-                | Meaning::Locals(..)
-                | Meaning::SetLocals(..)
-                | Meaning::Global { with_null: false, .. }
-                | Meaning::Free(_)
-                | Meaning::Identity
-                | Meaning::Keywords(_)
-                | Meaning::Call { .. }
-                | Meaning::Jump
-                | Meaning::TestNone { .. }
-                | Meaning::Next { .. }
-                | Meaning::EndLoop
-                | Meaning::Tuple { .. }
-                | Meaning::Return => {}
-                _ => found.asks = true,
-            }
-            let flow = TARGET.info(instruction.opcode).map_or(Flow::Stop, |info| info.flow);
-            if matches!(flow, Flow::Next | Flow::Branch) {
-                ways.push(at + 1);
-            }
-            ways.extend(instruction.target.map(|InstrId(to)| to as usize));
-        }
-        found
-    }
-
-    /// Whether what the instruction at this index takes is a truth value by the instruction before it.
-    fn gives_answer(&self, index: usize, code: &Code<'_>) -> bool {
-        let mut before = self.instructions()[..index].iter().rev().map(|at| at.meaning(TARGET));
-        match before.find(|meaning| *meaning != Meaning::Nothing) {
-            Some(Meaning::Identity | Meaning::Test(Truth::Not | Truth::Value)) => true,
-            // What it calls is the callee pushed last: the arguments call nothing else.
-            Some(Meaning::Call { .. }) => before
-                .find_map(|meaning| match meaning {
-                    Meaning::Global { name, with_null: true } => Some(asks_none(code, name)),
-                    Meaning::Call { .. } => Some(false),
-                    _ => None,
-                })
-                .unwrap_or(false),
-            _ => false,
-        }
+        *self.questions.get_or_init(|| Questions::of(self.instructions(), code))
     }
 
     fn instructions(&self) -> &[Instruction] {
@@ -224,12 +142,6 @@ impl Anatomy {
     pub fn is_live_behind(&self, unit: usize, local: usize) -> bool {
         self.live.is_live_behind(unit, local)
     }
-}
-
-/// Whether a name is that of a builtin that asks no tensor.
-fn asks_none(code: &Code<'_>, name: u32) -> bool {
-    let name = code.name_at(name as usize);
-    name.extract::<&str>().is_ok_and(|name| ASK_NONE.contains(&name))
 }
 
 /// Whether an instruction names the last arguments of the call behind it.

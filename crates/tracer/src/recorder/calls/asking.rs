@@ -1,6 +1,7 @@
 //! C code that may ask tensors, run a generator or call a function of the program's: a way out is made before it
 //! (`ending/deciding.rs`).
 
+use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generator, ops};
 
@@ -9,18 +10,6 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-
-/// Iterators that run nothing of the program's.
-const PLAIN: [&str; 8] = [
-    "list_iterator",
-    "tuple_iterator",
-    "dict_keyiterator",
-    "dict_valueiterator",
-    "dict_itemiterator",
-    "list_reverseiterator",
-    "range_iterator",
-    "set_iterator",
-];
 
 impl Recorder {
     /// Calls a function of the table that is no operation of PyTorch's.
@@ -71,8 +60,7 @@ impl Recorder {
                 first.is_some_and(|first| state.kind_alone(first.as_borrowed()) == Kind::Tensor)
             }
             Kind::Iterator => {
-                let runs = ops::is_generator(&arg.to_owned())
-                    || !matches!(class, Class::Model(Model::Next));
+                let runs = ops::is_generator(arg) || !matches!(class, Class::Model(Model::Next));
                 runs && state.source(arg).is_none() && self.may_run_questions(arg, compares)
             }
             _ => false,
@@ -89,7 +77,7 @@ impl Recorder {
             let questions = anatomy.questions(&code);
             let is_fed_plainly = || {
                 let fed = (code.argcount() > 0).then(|| frame.local(0)).flatten();
-                fed.is_some_and(|fed| PLAIN.contains(&heap::type_name(fed).as_str()))
+                fed.is_some_and(|fed| iterator::is_known(fed) && !iterator::combines(fed))
             };
             questions.asks || compares && !questions.yields_answers || !is_fed_plainly()
         });

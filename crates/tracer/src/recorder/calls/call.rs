@@ -94,7 +94,7 @@ impl Calls for Recorder {
         self.behind(frame, || {
             self.links.returned(waits);
             if let Ok(value) = &result
-                && ops::is_generator(value)
+                && ops::is_generator(value.as_borrowed())
             {
                 self.note_generator(frame, value);
             }
@@ -599,7 +599,7 @@ impl Recorder {
             Some(iterable) => self.collecting_all(frame, iterable),
             None => is_kept.then(|| self.collecting(frame)),
         };
-        let result = if collected.is_some_and(|it| ops::is_generator(&it.to_owned())) {
+        let result = if collected.is_some_and(ops::is_generator) {
             native()?
         } else {
             self.with_mode(frame, native)?

@@ -280,13 +280,13 @@ impl Recorder {
         let Call { callable, args, names, .. } = call;
         match (args, names) {
             ([generator], None) => {
-                ops::is_generator(generator)
+                ops::is_generator(*generator)
                     && matches!(
                         self.functions.numeric(callable),
                         Some(Numeric::Sum | Numeric::Least | Numeric::Greatest)
                     )
             }
-            ([separator, texts], None) => ops::is_generator(texts) && joins(callable, *separator),
+            ([separator, texts], None) => ops::is_generator(*texts) && joins(callable, *separator),
             _ => false,
         }
     }

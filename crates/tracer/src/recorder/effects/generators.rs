@@ -6,10 +6,10 @@
 
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
-use stator_cpython::generator;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{generator, ops};
 use stator_guards::{GuardKind, Rests, Source, SourceId};
 
 use super::iterators::parts;
@@ -169,7 +169,7 @@ fn is_started(iterator: Borrowed<'_, '_>) -> Option<bool> {
 
 /// A generator, or those that a `zip` goes over.
 fn generators_of<'py>(iterator: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
-    if generator::is_exact(iterator) {
+    if ops::is_generator(iterator) {
         return vec![iterator.to_owned()];
     }
     parts(iterator).iter().flat_map(|part| generators_of(part.as_borrowed())).collect()

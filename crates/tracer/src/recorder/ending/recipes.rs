@@ -442,7 +442,7 @@ impl Finish<'_> {
             let container = self.recipe(container.as_borrowed())?;
             return Ok(Recipe::View { view, container, passed });
         }
-        if ops::is_generator(&iterator.to_owned()) {
+        if ops::is_generator(iterator) {
             return self.generator(iterator);
         }
         if !is_reducible(iterator) {

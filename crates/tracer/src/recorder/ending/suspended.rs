@@ -33,7 +33,7 @@ impl Finish<'_> {
             if !has_own_code || !has_names_of(object, function) {
                 return Err(refuse());
             }
-            self.standing_still(&frame, place, |_| true)
+            self.standing_still(&frame, place, false)
         })
         .unwrap_or_else(|| Err(refuse()))
     }
@@ -47,21 +47,18 @@ impl Finish<'_> {
             return Ok(None);
         }
         let refuse = || (Reason::Result, heap::type_name(object));
-        let made = generator::look(object, |frame, place| {
-            let anatomy = Anatomy::of(&frame.code()).ok_or_else(refuse)?;
-            // What was dead when the trace began wasn't looked at.
-            self.standing_still(&frame, place, |slot| anatomy.is_live_behind(place.unit, slot))
-        });
+        // What was dead when the trace began wasn't looked at.
+        let made = generator::look(object, |frame, place| self.standing_still(&frame, place, true));
         let made = made.unwrap_or_else(|| Err(refuse()))?;
         Ok(Some(self.recipes.push(made)))
     }
 
-    /// The recipe of a generator that stands as this one does, with the wanted ones of its fast locals.
+    /// The recipe of a generator that stands as this one does; `leaves_dead`: without its dead fast locals.
     fn standing_still(
         &mut self,
         frame: &Frame<'_>,
         place: Place,
-        is_wanted: impl Fn(usize) -> bool,
+        leaves_dead: bool,
     ) -> Made<Recipe> {
         let code = frame.code();
         let refuse = || (Reason::Result, heap::name_of(frame.function()));
@@ -69,11 +66,11 @@ impl Finish<'_> {
         let made = self.recipe(frame.function())?;
         let mut slots = Vec::new();
         for slot in 0..code.nlocalsplus() {
-            let wanted = frame.local(slot).filter(|_| is_wanted(slot));
-            let recipe = wanted.map(|value| self.try_recipe(value)).transpose();
-            match recipe {
+            let is_live = anatomy.is_live_behind(place.unit, slot);
+            let held = frame.local(slot).filter(|_| is_live || !leaves_dead);
+            match held.map(|value| self.try_recipe(value)).transpose() {
                 Ok(recipe) => slots.push(recipe),
-                Err(_) if !anatomy.is_live_behind(place.unit, slot) => slots.push(None),
+                Err(_) if !is_live => slots.push(None),
                 Err(stop) => return Err(stop),
             }
         }

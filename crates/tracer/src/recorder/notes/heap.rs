@@ -107,22 +107,23 @@ pub fn stored_keys<'py>(dict: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
 
 /// Whether a method of `dict` passes by the order that an `OrderedDict` keeps beside the table.
 pub fn passes_order(method: Borrowed<'_, '_>, receiver: Borrowed<'_, '_>) -> bool {
-    is_ordered_dict(receiver)
-        && loaded_module(method.py(), "collections")
-            .and_then(|module| module.getattr("OrderedDict").ok())
-            .and_then(|class| class.getattr(callable_name(method)).ok())
-            .is_none_or(|own| !own.is(&*method))
+    is_ordered_dict(receiver) && !is_of_ordered_dict(method, &callable_name(method))
 }
 
 /// Whether an instruction that sets or deletes an item of a dictionary does what `OrderedDict` does, if it is one.
 pub fn stores_in_order(dict: Borrowed<'_, '_>, deletes: bool) -> bool {
     let name = if deletes { "__delitem__" } else { "__setitem__" };
-    let found = || stator_cpython::heap::types::lookup_named(&dict.get_type(), name);
+    let found = || types::lookup_named(&dict.get_type(), name);
     !is_ordered_dict(dict)
-        || loaded_module(dict.py(), "collections")
-            .and_then(|module| module.getattr("OrderedDict").ok())
-            .and_then(|class| class.getattr(name).ok())
-            .is_some_and(|own| found().is_some_and(|found| found.is(&own)))
+        || found().is_some_and(|found| is_of_ordered_dict(found.as_borrowed(), name))
+}
+
+/// Whether a method is the one that `OrderedDict` has of this name.
+fn is_of_ordered_dict(method: Borrowed<'_, '_>, name: &str) -> bool {
+    loaded_module(method.py(), "collections")
+        .and_then(|module| module.getattr("OrderedDict").ok())
+        .and_then(|class| class.getattr(name).ok())
+        .is_some_and(|own| own.is(&*method))
 }
 
 /// Whether an object is an `OrderedDict`, or an instance of a subclass.

@@ -1,8 +1,8 @@
 //! Containers as a whole: guarding what C code is about to read, vouching for what it made.
 
-use stator_cpython::generator;
 use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops;
 
 use crate::breaks::Reason;
 use crate::recorder::notes::effects::POSITION;
@@ -194,7 +194,7 @@ impl State {
     pub(in crate::recorder) fn has_gone_on_in(&self, object: Borrowed<'_, '_>) -> bool {
         let is_first_part = |part: Object<'_>| self.has_gone_on_in(part.as_borrowed());
         self.written.has(&(object.as_ptr() as usize, POSITION))
-            && (generator::is_exact(object) || iterator::over(object, 0).is_some_and(is_first_part))
+            && (ops::is_generator(object) || iterator::over(object, 0).is_some_and(is_first_part))
     }
 
     /// Whether an object is an iterator from outside that the trace can't advance as it likes.
