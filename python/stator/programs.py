@@ -211,9 +211,22 @@ class TensorProgram(_stator.Runs):
         are. The first `shared` tensors are the same for all rows; the others have a first dimension
         of rows. What it draws it draws for each row.
 
-        Raises where that can't be done: `torch.vmap` has to know its operations.
+        Raises where that can't be done: `torch.vmap` has to know its operations. The function
+        raises `ProgramInputError` for other tensors.
         """
-        return flattened(self._linked.run, self._types, shared, count, self._is_pure)
+        if not 0 <= shared <= len(self._types):
+            raise ValueError(f"`shared` is to be 0 to {len(self._types)}, not {shared!r}.")
+        if count < 1:
+            raise ValueError(f"`count` is to be 1 or more, not {count!r}.")
+        run = flattened(self._linked.run, self._types, shared, count, self._is_pure)
+        rows = [TensorSpec(spec.dtype, (count, *spec.shape)) for spec in self._types[shared:]]
+        types = [*self._types[:shared], *rows]
+
+        def of_all(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            self._expect(tensors, types)
+            return run(tensors)
+
+        return of_all
 
     def __repr__(self) -> str:
         inputs = ", ".join(str(spec) for spec in self.inputs)
@@ -228,14 +241,16 @@ class TensorProgram(_stator.Runs):
         text = ", ".join(f"{name}: {spec}" for name, spec in inputs)
         return f"({text})" + (f" of {self._origin}" if self._origin else "")
 
+    def _expect(self, tensors: Sequence[Any], types: Sequence[TensorSpec]) -> None:
+        """Raises `ProgramInputError` if tensors aren't of these types."""
+        if len(tensors) != len(types):
+            raise ProgramInputError(f"The program takes {len(types)} tensors, not {len(tensors)}.")
+        for name, tensor, spec in zip(self._names, tensors, types, strict=True):
+            _check(name, tensor, spec)
+
     def _checked(self, tensors: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
         """The inputs as the program takes them."""
-        if len(tensors) != len(self._types):
-            raise ProgramInputError(
-                f"The program takes {len(self._types)} tensors, not {len(tensors)}."
-            )
-        for index, (tensor, spec) in enumerate(zip(tensors, self._types, strict=True)):
-            _check(self._names[index], tensor, spec)
+        self._expect(tensors, self._types)
         default = torch.get_default_dtype()
         if default != getattr(torch, self._native.default_dtype):
             raise ProgramInputError(

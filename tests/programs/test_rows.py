@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from stator._program_tracing.batching import NotBatchableError
+from stator.errors import ProgramInputError
 from stator.programs import TensorProgram, TensorSpec
 
 
@@ -95,3 +96,16 @@ def test_what_vmap_does_not_know_is_an_error() -> None:
     varying = TensorProgram.trace(lambda x: x + 1, (TensorSpec(torch.float32, (None, 3)),))
     with pytest.raises(NotBatchableError, match="aren't known"):
         varying.of_rows(shared=0, count=2)
+
+
+def test_other_rows_are_errors() -> None:
+    row = TensorSpec(torch.float32, (4,))
+    program = TensorProgram.trace(lambda w, x: w * x, (row, row))
+    for shared, count, told in ((3, 2, "`shared` is to be 0 to 2"), (1, 0, "`count` is to be 1")):
+        with pytest.raises(ValueError, match=told):
+            program.of_rows(shared, count)
+    together = program.of_rows(shared=1, count=3)
+    with pytest.raises(ProgramInputError, match="takes 2 tensors, not 1"):
+        together([torch.ones(4)])
+    with pytest.raises(ProgramInputError, match=r"`x` is of type .*2, 4.*takes .*3, 4"):
+        together([torch.ones(4), torch.ones(2, 4)])
