@@ -2,7 +2,19 @@
 //! number of clients nor the order in which they are added makes a difference, and sums of parts of the
 //! clients are merged into the same numbers that one sum of all of them has.
 
+use std::ops::Range;
+
 use crate::dtype::DType;
+
+/// How many rows of 32-bit numbers are added to each other before they are added to the total, at most.
+const ROWS: usize = 8;
+
+/// How many columns of them at a time: they stay in the processor's nearest memory.
+const COLUMNS: usize = 256;
+
+/// The greatest weight with which a 32-bit number is multiplied exactly, if it is a whole number: their digits together
+/// are those of a 64-bit one.
+const EXACT_WEIGHT: f64 = (1u64 << 29) as f64;
 
 /// A row of sums, each in several 64-bit numbers.
 #[derive(Debug)]
@@ -38,28 +50,83 @@ impl Total {
 
     /// Adds numbers, times a weight.
     pub fn add_each(&mut self, row: impl Iterator<Item = f64>, weight: f64) {
+        self.add_from(0, row.map(|number| number * weight));
+    }
+
+    /// Adds rows of 32-bit numbers that stand one after the other, each times its weight. `numbers` gives those in a
+    /// range.
+    ///
+    /// Most rows can be added to each other by plain additions that lose nothing, because their numbers are of similar
+    /// sizes and 64 bits have digits to spare. The total then costs one exact addition for all of them.
+    pub fn add_singles<I: Iterator<Item = f32>>(
+        &mut self,
+        rows: usize,
+        weights: Option<&[f64]>,
+        numbers: impl Fn(Range<usize>) -> I,
+    ) {
+        let count = self.lost.len();
+        let mut tile = [[0.0f32; COLUMNS]; ROWS];
+        let mut sums = [0.0f64; COLUMNS];
+        for first in (0..rows).step_by(ROWS) {
+            let weight = |at: usize| weights.map_or(1.0, |weights| weights[first + at]);
+            let height = ROWS.min(rows - first);
+            let greatest = (0..height).map(weight).try_fold(0.0f64, |greatest, weight| {
+                let is_exact = weight.fract() == 0.0 && weight.abs() <= EXACT_WEIGHT;
+                is_exact.then(|| greatest.max(weight.abs()))
+            });
+            for start in (0..count).step_by(COLUMNS) {
+                let width = COLUMNS.min(count - start);
+                for (at, row) in tile[..height].iter_mut().enumerate() {
+                    let from = (first + at) * count + start;
+                    row.iter_mut().zip(numbers(from..from + width)).for_each(|(to, of)| *to = of);
+                }
+                let rows = || tile[..height].iter().map(|row| &row[..width]);
+                if greatest.is_some_and(|greatest| are_alike(rows, greatest * height as f64)) {
+                    let sums = &mut sums[..width];
+                    sums.fill(0.0);
+                    for (at, row) in rows().enumerate() {
+                        let weight = weight(at);
+                        let pairs = sums.iter_mut().zip(row);
+                        pairs.for_each(|(sum, number)| *sum += f64::from(*number) * weight);
+                    }
+                    self.add_from(start, sums.iter().copied());
+                } else {
+                    for (at, row) in rows().enumerate() {
+                        let weight = weight(at);
+                        self.add_from(start, row.iter().map(|number| f64::from(*number) * weight));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds numbers to the sums from one on.
+    fn add_from(&mut self, start: usize, row: impl Iterator<Item = f64>) {
         let (first, rest) = self.rows.split_at_mut(1);
         let mut is_left = false;
-        let sums = first[0].iter_mut().zip(&mut rest[0]).zip(&mut self.lost).zip(row);
-        for (((sum, low), lost), number) in sums {
+        let mut end = start;
+        let sums = first[0][start..].iter_mut().zip(&mut rest[0][start..]);
+        for (((sum, low), lost), number) in sums.zip(&mut self.lost[start..]).zip(row) {
             let carry;
-            (*sum, carry) = two_sum(*sum, number * weight);
+            (*sum, carry) = two_sum(*sum, number);
             (*low, *lost) = two_sum(*low, carry);
             is_left |= *lost != 0.0;
+            end += 1;
         }
         for low in &mut rest[1..] {
             if !is_left {
                 return;
             }
             is_left = false;
-            for (low, lost) in low.iter_mut().zip(&mut self.lost) {
+            for (low, lost) in low[start..end].iter_mut().zip(&mut self.lost[start..end]) {
                 (*low, *lost) = two_sum(*low, *lost);
                 is_left |= *lost != 0.0;
             }
         }
         if is_left {
-            let count = self.lost.len();
-            self.rows.push(std::mem::replace(&mut self.lost, vec![0.0; count]));
+            let mut row = vec![0.0; self.lost.len()];
+            row[start..end].copy_from_slice(&self.lost[start..end]);
+            self.rows.push(row);
         }
     }
 
@@ -91,6 +158,28 @@ impl Total {
         };
         (0..self.lost.len()).map(finish).collect()
     }
+}
+
+/// Whether plain additions of such numbers, times whole numbers, lose nothing. `most` is how many times the greatest of
+/// them what is added in one place can be.
+///
+/// All are multiples of the last digit of the least one that isn't zero, and so is each sum of them; what 64-bit numbers
+/// have are all multiples of that digit below 2^53 of it. The digit is more than 2^-24 of its number: half of what
+/// that leaves is enough for roundings of the bound itself.
+fn are_alike<'a, I: Iterator<Item = &'a [f32]>>(rows: impl Fn() -> I, most: f64) -> bool {
+    /// Without their signs, numbers are in the order of their bits; what is no number comes after all of them.
+    fn bits(number: f32) -> i32 {
+        number.abs().to_bits().cast_signed()
+    }
+    let greatest = rows().flatten().fold(0, |greatest, number| greatest.max(bits(*number)));
+    let bound = f64::from(f32::from_bits(greatest.cast_unsigned())) * most / f64::from(1u32 << 28);
+    let bound = bound as f32;
+    if !bound.is_finite() {
+        return false;
+    }
+    let bound = bits(bound);
+    let is_small = |number: &f32| (bits(*number) > 0) & (bits(*number) < bound);
+    !rows().flatten().fold(false, |any, number| any | is_small(number))
 }
 
 /// The sum of two numbers, and what it lost, exactly. Infinite sums have lost nothing.
@@ -215,6 +304,57 @@ mod tests {
                 assert_eq!(whole.finish(None, DType::Float64)[0].to_bits(), expected);
             }
         }
+    }
+
+    #[test]
+    fn rows_at_once_are_rows_one_by_one() {
+        let mut state = 7u64;
+        let mut draw = |bits: u32| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u32 >> (31 - bits)
+        };
+        // How far exponents are apart, from what never loses anything to what always does.
+        for (spread, most) in [(0, 1), (3, 1), (4, 40), (6, 1 << 20), (8, 1 << 29), (8, u32::MAX)] {
+            for (rows, count) in [(1, 1), (3, 1), (8, 5), (9, 256), (21, 300), (2, 700)] {
+                let mut numbers: Vec<f32> = (0..rows * count)
+                    .map(|_| {
+                        let exponent = (127u32 + draw(spread)).wrapping_sub(draw(spread)) % 254;
+                        f32::from_bits(draw(1) << 31 | exponent << 23 | draw(23))
+                    })
+                    .collect();
+                let zeros = numbers.len() / 9;
+                numbers[..zeros].fill(0.0);
+                if spread == 8 {
+                    *numbers.last_mut().unwrap() = f32::INFINITY;
+                    numbers[zeros] = f32::from_bits(1);
+                }
+                let weights: Vec<f64> = (0..rows)
+                    .map(|_| f64::from(draw(31) % most) + if most == u32::MAX { 0.3 } else { 0.0 })
+                    .collect();
+                for weights in [None, Some(&*weights)] {
+                    let mut expected = Total::new(count);
+                    for (at, row) in numbers.chunks(count).enumerate() {
+                        let weight = weights.map_or(1.0, |weights| weights[at]);
+                        expected.add_each(row.iter().copied().map(f64::from), weight);
+                    }
+                    let mut found = Total::new(count);
+                    found.add_singles(rows, weights, |range| numbers[range].iter().copied());
+                    let bits = |total: Total| -> Vec<u64> {
+                        total.finish(None, DType::Float64).iter().map(|of| of.to_bits()).collect()
+                    };
+                    assert_eq!(bits(found), bits(expected), "{spread} {most} {rows} {count}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn similar_numbers_lose_nothing() {
+        let alike = |row: &[f32], most| are_alike(|| std::iter::once(row), most);
+        assert!(alike(&[1.0, -3.0, 0.0, 1e-3], 8.0));
+        assert!(alike(&[0.0, -0.0], 8.0) && alike(&[f32::MIN_POSITIVE, f32::from_bits(1)], 8.0));
+        assert!(!alike(&[1.0, 1e-8], 8.0) && !alike(&[1.0, 1e-3], 1e9));
+        assert!(!alike(&[f32::NAN, 1.0], 8.0) && !alike(&[1.0, f32::NEG_INFINITY], 8.0));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The tensors of several clients in one.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-
+use pyo3::sync::PyOnceLock;
 use stator_federated::dtype::DType;
+use stator_federated::execution::Total;
 use stator_federated::types::{Shape, TensorType};
 
 use super::numbers::Numbers;
@@ -22,8 +22,8 @@ pub struct Batch {
     clients: usize,
     /// The numbers of how many clients are read at a time; 0, if they aren't read in this way.
     at_a_time: usize,
-    /// Those of these clients, read last.
-    block: Mutex<Option<(Range<usize>, Numbers)>>,
+    /// All of them, where each client has one: read when one is asked for.
+    scalars: PyOnceLock<Option<Numbers>>,
 }
 
 impl Batch {
@@ -47,9 +47,8 @@ impl Batch {
             DType::Float32 | DType::Float64 => (BLOCK / bytes.max(1)).max(1) as usize,
             _ => 0,
         };
-        let tensor = || tensor.clone().unbind();
-        let block = Mutex::default;
-        Ok(is_of.then(|| Self { tensor: tensor(), clients, at_a_time, block: block() }))
+        let tensor = tensor.clone().unbind();
+        Ok(is_of.then_some(Self { tensor, clients, at_a_time, scalars: PyOnceLock::new() }))
     }
 
     /// The tensor of one client, on the same memory.
@@ -57,40 +56,45 @@ impl Batch {
         self.tensor.bind(py).call_method1(intern!(py, "select"), (0, at))
     }
 
+    /// The sizes of a client's tensor.
+    pub fn sizes(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        Ok(sizes(self.tensor.bind(py))?.split_off(1))
+    }
+
     /// The tensors of some clients, one after the other.
     pub fn rows<'py>(&self, py: Python<'py>, range: &Range<usize>) -> PyResult<Bound<'py, PyAny>> {
         self.tensor.bind(py).call_method1(intern!(py, "narrow"), (0, range.start, range.len()))
     }
 
-    /// Does something with the numbers of one client, if they are in memory as floating-point ones: they stand in this
-    /// range of what it's given. Those of some clients are read at a time.
-    pub fn with_numbers<R>(
+    /// Adds the tensors of some clients, each times its weight, to the sums of as many numbers as a tensor has. False:
+    /// they aren't in memory as floating-point numbers, and none was added.
+    pub fn add_to(
         &self,
         py: Python<'_>,
-        at: usize,
-        look: impl FnOnce(&Numbers, Range<usize>) -> R,
-    ) -> PyResult<Option<R>> {
+        clients: Range<usize>,
+        total: &mut Total,
+        weights: Option<&[f64]>,
+    ) -> PyResult<bool> {
+        if self.at_a_time == 0 {
+            return Ok(false);
+        }
+        for first in clients.clone().step_by(self.at_a_time) {
+            let some = first..clients.end.min(first + self.at_a_time);
+            let Some(numbers) = Numbers::of(&self.rows(py, &some)?)? else { return Ok(false) };
+            let weights =
+                weights.map(|of| &of[some.start - clients.start..some.end - clients.start]);
+            numbers.add_to(total, some.len(), weights);
+        }
+        Ok(true)
+    }
+
+    /// The number that a client has, if each has one, and they are in memory.
+    pub fn number(&self, py: Python<'_>, at: usize) -> PyResult<Option<f64>> {
         if self.at_a_time == 0 {
             return Ok(None);
         }
-        let mut block = std::mem::take(&mut *self.block());
-        let clients = match &block {
-            Some((clients, _)) if clients.contains(&at) => clients.clone(),
-            _ => {
-                let clients = at..self.clients.min(at + self.at_a_time);
-                block = Numbers::of(&self.rows(py, &clients)?)?.map(|read| (clients.clone(), read));
-                clients
-            }
-        };
-        let Some((_, numbers)) = &block else { return Ok(None) };
-        let each = numbers.len() / clients.len();
-        let first = (at - clients.start) * each;
-        let found = look(numbers, first..first + each);
-        *self.block() = block;
-        Ok(Some(found))
-    }
-
-    fn block(&self) -> MutexGuard<'_, Option<(Range<usize>, Numbers)>> {
-        self.block.lock().unwrap_or_else(PoisonError::into_inner)
+        let read = || Numbers::of(self.tensor.bind(py));
+        let numbers = self.scalars.get_or_try_init(py, read)?.as_ref();
+        Ok(numbers.filter(|all| all.len() == self.clients).map(|all| all.number(at)))
     }
 }

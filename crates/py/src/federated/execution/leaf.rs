@@ -1,5 +1,6 @@
 //! Tensors: NumPy's scalars and arrays, and PyTorch's tensors where something made them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -79,6 +80,16 @@ impl Leaf {
             Err(shared) => owned::own(Self(shared).bind(py)?.clone()),
         }
     }
+}
+
+/// The first of some tensors, and those after it, if they are those of clients one after the other in one tensor.
+pub fn rows_in_one<'a>(leaves: &[&'a Leaf]) -> Option<(&'a Arc<Batch>, Range<usize>)> {
+    let (batch, first) = leaves.first()?.as_row()?;
+    let follows = |(at, leaf): &(usize, &&Leaf)| {
+        leaf.as_row().is_some_and(|(of, row)| Arc::ptr_eq(of, batch) && row == first + at)
+    };
+    let count = leaves.iter().enumerate().take_while(follows).count();
+    Some((batch, first..first + count))
 }
 
 /// Why an object is no tensor of a type.

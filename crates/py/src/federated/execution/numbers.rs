@@ -1,7 +1,5 @@
 //! The elements of tensors in memory: of those whose numbers are of 32 or 64 bits, one after the other.
 
-use std::ops::Range;
-
 use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -57,11 +55,17 @@ impl Numbers {
         }
     }
 
-    /// Adds some of them, times a weight.
-    pub fn add_to(&self, range: Range<usize>, total: &mut Total, weight: f64) {
+    /// Adds them: `rows` rows that stand one after the other, each times its weight.
+    pub fn add_to(&self, total: &mut Total, rows: usize, weights: Option<&[f64]>) {
         match self {
-            Self::Single(row) => total.add_each(row[range].iter().copied().map(f64::from), weight),
-            Self::Double(row) => total.add(&row[range], weight),
+            Self::Single(numbers) => {
+                total.add_singles(rows, weights, |range| numbers[range].iter().copied());
+            }
+            Self::Double(numbers) => {
+                for (at, row) in numbers.chunks((numbers.len() / rows).max(1)).enumerate() {
+                    total.add(row, weights.map_or(1.0, |weights| weights[at]));
+                }
+            }
         }
     }
 

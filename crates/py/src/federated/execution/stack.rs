@@ -4,7 +4,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::leaf::{Leaf, numpy};
+use super::leaf::{Leaf, numpy, rows_in_one};
 use super::torch::{Torch, is_torch};
 use crate::federated::types::dtypes;
 
@@ -65,14 +65,10 @@ pub fn stacked<'py>(
     convert: &Convert,
 ) -> PyResult<Bound<'py, PyAny>> {
     let torch = Torch::get(py)?.expect("a program runs");
-    if let Some((batch, first)) = column[0].as_row() {
-        let follows = |(at, leaf): (usize, &&Leaf)| {
-            leaf.as_row()
-                .is_some_and(|(of, row)| std::sync::Arc::ptr_eq(of, batch) && row == first + at)
-        };
-        if column.iter().enumerate().all(follows) {
-            return batch.rows(py, &(first..first + column.len()))?.call_method0("clone");
-        }
+    if let Some((batch, clients)) = rows_in_one(column)
+        && clients.len() == column.len()
+    {
+        return batch.rows(py, &clients)?.call_method0("clone");
     }
     let mut arrays = Vec::with_capacity(column.len());
     for leaf in column {

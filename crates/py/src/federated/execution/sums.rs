@@ -1,7 +1,5 @@
 //! Sums of floating-point and complex tensors, of NumPy and PyTorch.
 
-use std::ops::Range;
-
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
@@ -13,7 +11,7 @@ use stator_federated::types::TensorType;
 use stator_federated::{Class, Error};
 
 use super::kernels::dims;
-use super::leaf::{Leaf, numpy, scalar_or_array};
+use super::leaf::{Leaf, numpy, rows_in_one, scalar_or_array};
 use super::numbers::Numbers;
 use super::pause::pause;
 use super::torch::{self, is_torch, sizes, torch, torch_to_numpy};
@@ -54,8 +52,21 @@ impl Sums {
             none => none.insert(Numerous::like(first.bind(py)?, is_complex)?),
         };
         let mut row = Vec::new();
-        for (at, leaf) in leaves.iter().enumerate() {
+        let mut left = leaves;
+        while let Some(leaf) = left.first() {
             pause(py)?;
+            let at = leaves.len() - left.len();
+            let together = rows_in_one(left);
+            if let Some((batch, clients)) = together
+                && batch.sizes(py)? == numbers.sizes
+            {
+                let some = weights.map(|weights| &weights[at..at + clients.len()]);
+                if batch.add_to(py, clients.clone(), &mut numbers.total, some)? {
+                    left = &left[clients.len()..];
+                    continue;
+                }
+            }
+            left = &left[1..];
             if numbers.like.is_some() && !leaf.is_torch(py)? {
                 numbers.like = None;
             }
@@ -222,7 +233,10 @@ impl Numerous {
         row: &mut Vec<f64>,
     ) -> PyResult<()> {
         let Self { total, count, sizes, .. } = self;
-        if add_to(py, leaf, total, *count, weight)? {
+        if let Some(numbers) = Numbers::of(leaf.bind(py)?)?
+            && numbers.len() == *count
+        {
+            numbers.add_to(total, 1, Some(&[weight]));
             return Ok(());
         }
         if sizes.is_empty() && !is_complex {
@@ -242,40 +256,10 @@ impl Numerous {
     }
 }
 
-/// Adds the numbers of a tensor, if they are in memory and as many as `count`.
-fn add_to(
-    py: Python<'_>,
-    leaf: &Leaf,
-    total: &mut Total,
-    count: usize,
-    weight: f64,
-) -> PyResult<bool> {
-    if let Some((batch, at)) = leaf.as_row() {
-        let added = batch.with_numbers(py, at, |numbers, range| {
-            let fits = range.len() == count;
-            if fits {
-                numbers.add_to(range, total, weight);
-            }
-            fits
-        })?;
-        return Ok(added.unwrap_or(false));
-    }
-    if let Some(numbers) = Numbers::of(leaf.bind(py)?)?
-        && numbers.len() == count
-    {
-        numbers.add_to(0..count, total, weight);
-        return Ok(true);
-    }
-    Ok(false)
-}
-
 /// A scalar as a number.
 pub fn number(py: Python<'_>, leaf: &Leaf) -> PyResult<f64> {
     if let Some((batch, at)) = leaf.as_row() {
-        let look = |numbers: &Numbers, range: Range<usize>| {
-            (range.len() == 1).then(|| numbers.number(range.start))
-        };
-        if let Some(Some(number)) = batch.with_numbers(py, at, look)? {
+        if let Some(number) = batch.number(py, at)? {
             return Ok(number);
         }
     }
