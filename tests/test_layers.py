@@ -225,9 +225,12 @@ MODULES = {
     "_rehearsal": set(),
     "_program_tracing": {"_suggest", "errors"},
     "_program_tracing.table": set(),
-    "_program_tracing.batching": set(),
+    "_program_tracing.batching": {"_program_tracing.unrolled"},
+    "_program_tracing.unrolled": set(),
     "_program_tracing.autograd": set(),
-    "_program_tracing.flattening": {"_program_tracing", "_program_tracing.batching"},
+    "_program_tracing.flattening": {
+        *("_program_tracing", "_program_tracing.batching", "_program_tracing.table"),
+    },
     "_program_tracing.indexing": set(),
     "_program_tracing.recurrent": set(),
     "_program_tracing.tracing": {

@@ -160,12 +160,16 @@ def test_an_optimizer_that_remembers_more_takes_all_steps_in_one_program() -> No
 
 
 class Recurrent(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, kind: Any, batch_first: bool = True, **settings: Any) -> None:
         super().__init__()
-        self.layer = nn.GRU(2, 3, batch_first=True)
+        torch.manual_seed(2)
+        self.layer = kind(2, 3, batch_first=batch_first, **settings)
+        self.batch_first = batch_first
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return self.layer(rows.reshape(-1, 2, 2))[0][:, -1]
+        rows = rows.reshape(-1, 2, 2)
+        outputs = self.layer(rows if self.batch_first else rows.transpose(0, 1))[0]
+        return (outputs[:, -1] if self.batch_first else outputs[-1])[:, :3]
 
 
 class Words(nn.Module):
@@ -191,8 +195,13 @@ class Words(nn.Module):
             nn.Flatten(1),
             nn.Linear(4, 3),
         ),
-        # `torch.vmap` doesn't know it: one row after the other.
-        Recurrent(),
+        # `torch.vmap` doesn't know PyTorch's own: their steps are written out.
+        Recurrent(nn.GRU),
+        Recurrent(nn.RNN, nonlinearity="relu", bias=False),
+        Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
+        Recurrent(nn.LSTM, batch_first=False),
+        # One row after the other: it has more steps than are written out.
+        Recurrent(nn.RNN, num_layers=20),
     ],
 )
 def test_gradients_of_other_modules_are_those_of_single_rows(module: nn.Module) -> None:

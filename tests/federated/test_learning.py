@@ -380,7 +380,7 @@ def test_what_is_wrong_is_said() -> None:
         model(nn.ReLU())
     with pytest.raises(TypeError, match="a dimension for the rows"):
         learning.Model(network(), F.cross_entropy, np.float32, fl.TensorType(np.int64, [None]))
-    with pytest.raises(ValueError, match="`steps` is 1 or more"):
+    with pytest.raises(ValueError, match="`steps` is to be an integer, 1 or more"):
         learning.build_fed_avg(model(), steps=0)
     with pytest.raises(ValueError, match="0 or more"):
         learning.build_fed_prox(model(), proximal_strength=-1)

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
+
 __all__ = ["NotBatchableError", "run_together"]
 
 # Its types lack some of what it has.
@@ -119,6 +121,11 @@ class _Gradients(TorchFunctionMode):
             return _embedding(*args, **kwargs)
         if (apart := _APART.get(func)) is not None:
             return args[0].copy_(apart(*args, **kwargs))
+        if (unrolled := RECURRENT.get(func)) is not None:
+            try:
+                return unrolled(*args, **kwargs, count=self._count)
+            except NotUnrolledError as error:
+                raise NotBatchableError(str(error)) from error
         return func(*args, **kwargs)
 
     def _require(self, tensor: torch.Tensor, requires_grad: bool = True) -> torch.Tensor:

@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.batching import NotBatchableError, run_together
+from stator._program_tracing.table import name_of
 
 __all__ = ["flattened"]
 
@@ -106,6 +107,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 _CONVERSION = torch.ops.aten._to_copy.default
+_SLICE = torch.ops.aten.slice.Tensor
 
 
 _mapped: Any = torch.fx.node.map_arg
@@ -146,6 +148,10 @@ class _Steps:
                 target, kwargs = node.target, dict(node.kwargs)
                 if target is _CONVERSION:
                     target, kwargs = _converted, {"dtype": kwargs.get("dtype")}
+                elif target is _SLICE:
+                    target = _sliced
+                elif isinstance(target, torch._ops.OpOverload) and name_of(target) is None:
+                    raise NotBatchableError(f"programs may not use {target}")
                 at = len(given) + len(constants) + len(self._steps)
                 self._steps.append((target, placed(list(node.args)), placed(kwargs)))
                 places[node] = _Place(at)
@@ -160,6 +166,17 @@ class _Steps:
 
 def _converted(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
     return tensor if dtype is None else tensor.to(dtype)
+
+
+def _sliced(
+    tensor: torch.Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> torch.Tensor:
+    place = dim % tensor.dim()
+    return tensor[(*[slice(None)] * place, slice(start, end, step))]
 
 
 def _filled(value: Any, values: list[Any]) -> Any:

@@ -152,6 +152,8 @@ def is_finite(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return all(is_finite(part) for part in value)
     array = np.asarray(value)
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
     return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
 
 

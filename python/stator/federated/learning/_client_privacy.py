@@ -18,7 +18,7 @@ from stator.federated.aggregators._accounting import accounting
 from stator.federated.aggregators._factories import expect_count, expect_number, mapped
 from stator.federated.aggregators._gaussian import noise
 from stator.federated.aggregators._norms import clipped, norm
-from stator.federated.learning._models import Model, trainable
+from stator.federated.learning._models import Model, expect_real, ones_of_rows, trainable, wide
 from stator.programs import TensorProgram, TensorSpec
 
 
@@ -79,6 +79,7 @@ class DPSGD:
         """A function of weights, a batch, and which rows of it are there: the sum of the rows'
         gradients, each clipped."""
         names = list(model.parameters())
+        expect_real(model.parameters(), "DP-SGD")
 
         def of_row(weights: Any, row: Any, is_there: Any) -> Any:
             # A row is given to the model alone, so it moves no other row's gradient.
@@ -86,7 +87,7 @@ class DPSGD:
             loss = model.loss_of(own, row)
             found = torch.autograd.grad(loss, list(own.values()), allow_unused=True)
             gradient = {
-                name: torch.zeros_like(own[name]) if found[place] is None else found[place]
+                name: wide(torch.zeros_like(own[name]) if found[place] is None else found[place])
                 for place, name in enumerate(own)
             }
             size = norm(gradient)
@@ -94,7 +95,7 @@ class DPSGD:
             return list(clipped(gradient, size, torch.full_like(size, self.clip)).values())
 
         def one_by_one(weights: Any, batch: Any, is_there: Any) -> Any:
-            total = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+            total = {name: wide(torch.zeros_like(tensor)) for name, tensor in weights.items()}
             for at in range(self.batch_size):
                 row = {name: tensor[at : at + 1] for name, tensor in batch.items()}
                 for name, more in zip(names, of_row(weights, row, is_there[at]), strict=True):
@@ -118,7 +119,7 @@ class DPSGD:
 
     def _batch(self, rows: Any) -> tuple[Any, Any]:
         """Some rows by chance, and which of them are there: the rest is zeros."""
-        some = torch.ones_like(rows["inputs"].flatten(1)[:, 0], dtype=torch.float64)
+        some = ones_of_rows(rows, torch.float64)
         missing = torch.zeros(self.batch_size, dtype=torch.float64)
         # Rows that are there have lower numbers.
         order = torch.cat([torch.rand_like(some), missing + 2]).argsort()[: self.batch_size]

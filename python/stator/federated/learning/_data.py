@@ -134,33 +134,71 @@ def rows_of(
     """
     columns = _columns(source)
     if columns is not None:
-        names = [inputs] if isinstance(inputs, str) else list(inputs)
-        wanted = [*names, *([] if labels is None else [labels])]
-        if missing := [name for name in wanted if name not in columns]:
-            raise ValueError(
-                f"there is no column {', '.join(map(repr, missing))}\n  found:    "
-                f"{', '.join(map(repr, columns))}\n  hint:     `inputs=` and `labels=` name columns"
-            )
-        found = [_array(source[name]) for name in names]
-        stacked = found[0] if isinstance(inputs, str) else np.stack(found, axis=-1)
-        return stacked, None if labels is None else _array(source[labels])
+        return _named(source, columns, inputs, labels)
     if isinstance(source, (tuple, list)) and len(source) == 2:
         return _array(source[0]), _array(source[1])
     if hasattr(source, "__iter__") and hasattr(source, "batch_size"):
-        return _joined([_pair(batch) for batch in source], np.concatenate)
+        return _joined([_pair(batch, inputs, labels) for batch in source], np.concatenate)
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        return _joined([_pair(source[at]) for at in range(len(source))], np.stack)
+        rows = [_pair(source[at], inputs, labels) for at in range(len(source))]
+        return _joined(rows, np.stack)
+    if hasattr(source, "__iter__") and not isinstance(source, (str, bytes)):
+        # Rows that come one after the other, such as those of a dataset that is read as a stream.
+        return _joined([_pair(row, inputs, labels) for row in source], np.stack)
     raise TypeError(
         "`source` is to be a table, a pair of inputs and labels, a DataLoader or a Dataset, not "
         f"{type(source).__name__}."
     )
 
 
-def _joined(pairs: list[tuple[Any, Any]], join: Callable[[list[Any]], Any]) -> tuple[Any, Any]:
+def _wanted(inputs: Any, labels: str | None) -> list[Any]:
+    """The names of the columns that are asked for."""
+    names = [inputs] if isinstance(inputs, str) else list(inputs)
+    return [*names, *([] if labels is None else [labels])]
+
+
+def _named(source: Any, columns: list[Any], inputs: Any, labels: str | None) -> tuple[Any, Any]:
+    """The inputs and the labels of a table, a batch or a row, by their names."""
+    _expect_columns(source, columns, _wanted(inputs, labels))
+    if isinstance(inputs, str):
+        found = _array(source[inputs])
+    else:
+        found = np.stack([_array(source[name]) for name in inputs], axis=-1)
+    return found, None if labels is None else _array(source[labels])
+
+
+def _expect_columns(source: Any, columns: list[Any], wanted: list[Any]) -> None:
+    """Raises if a table hasn't each of these columns once."""
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        hint = "`inputs=` and `labels=` name columns"
+        if isinstance(source, Mapping):
+            tables = [name for name in source if _columns(source[name]) is not None]
+            if tables:
+                hint = f"it is a mapping of tables: give one of them, such as that of {tables[0]!r}"
+        raise ValueError(
+            f"there is no column {', '.join(map(repr, missing))}\n  found:    "
+            f"{', '.join(map(repr, columns))}\n  hint:     {hint}"
+        )
+    if several := [name for name in wanted if columns.count(name) > 1]:
+        raise ValueError(
+            f"there are several columns {', '.join(map(repr, several))}: name each one once, as "
+            "`inputs=` and `labels=` say which they are."
+        )
+
+
+def _joined(
+    pairs: list[tuple[Any, Any]], join: Callable[[list[Any]], Any]
+) -> tuple[Any, Any | None]:
     """The inputs and the labels of rows or batches."""
     if not pairs:
         raise ValueError("`source` has no rows.")
-    return join([inputs for inputs, _ in pairs]), join([labels for _, labels in pairs])
+    labels = [labels for _, labels in pairs]
+    try:
+        inputs = join([inputs for inputs, _ in pairs])
+        return inputs, None if labels[0] is None else join(labels)
+    except ValueError as error:
+        raise ValueError(f"rows are of different sizes: {error}") from error
 
 
 def _columns(source: Any) -> list[Any] | None:
@@ -169,13 +207,18 @@ def _columns(source: Any) -> list[Any] | None:
         return list(source)
     for name in ("column_names", "columns"):
         found = getattr(source, name, None)
-        if found is not None and not callable(found) and hasattr(source, "__getitem__"):
+        # What has no length is read row by row: its columns aren't there as a whole.
+        has_columns = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+        if found is not None and not callable(found) and has_columns:
             return list(found)
     return None
 
 
-def _pair(item: Any) -> tuple[Any, Any]:
+def _pair(item: Any, inputs: Any, labels: str | None) -> tuple[Any, Any]:
+    """The inputs and the labels of a row or batch: by their names, where it has names."""
     if isinstance(item, Mapping):
+        if len(item) != 2 or any(name in item for name in _wanted(inputs, labels)):
+            return _named(item, list(item), inputs, labels)
         item = tuple(item.values())
     if not isinstance(item, (tuple, list)) or len(item) != 2:
         raise TypeError(f"a row or batch is to be a pair of inputs and labels, not {item!r}.")

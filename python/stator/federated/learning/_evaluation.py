@@ -10,7 +10,7 @@ import torch
 
 import stator.federated as fl
 from stator.federated.aggregators._factories import leaves
-from stator.federated.learning._models import Model, count_rows, if_any
+from stator.federated.learning._models import Model, count_rows, expect_model, if_any
 from stator.federated.learning.metrics import Mean, Metric, metric_of, traceable
 
 #: How what clients measure is put together.
@@ -26,6 +26,7 @@ def build_evaluation(model: Model, metrics: Mapping[str, Any] | None = None) -> 
         `metrics.SumThenFinalize`, or a `metrics.Metric` of your own, or objects of torchmetrics'
         whose states are sums. The loss comes in any case, as `loss`.
     """
+    expect_model(model)
     found = {name: metric_of(each, name) for name, each in (metrics or {}).items()}
     found = {"loss": found.pop("loss", Mean(model.loss)), **found}
     parts = {name: _part(each) for name, each in found.items()}
@@ -80,7 +81,12 @@ def _measuring(
         found: dict[str, Any] = {part: OrderedDict() for part in (_BY_ROWS, _BY_CLIENTS, _SUMS)}
         for name, metric in metrics.items():
             if isinstance(metric, Mean):
-                value = _tensor(metric.function(outputs, labels)).to(torch.float32)
+                value = metric.function(outputs, labels)
+                if not isinstance(value, (torch.Tensor, bool, int, float)):
+                    raise TypeError(
+                        f"metric `{name}` gives a {type(value).__qualname__}, not a tensor."
+                    )
+                value = _tensor(value).to(torch.float32)
             else:
                 value = metric.measure(outputs, labels)
             # Whoever has no rows has nothing to say.

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import stator.federated as fl
+from stator._suggest import describe
 
 Weights = OrderedDict[str, Any]
 
@@ -65,6 +66,18 @@ class Model:
         )
 
     @property
+    def update_type(self) -> Any:
+        """The type of what clients send, and of what the server makes of it: that of the
+        parameters, with 32 bits where they have 16."""
+        return fl.StructWithPythonType(
+            [
+                (name, fl.TensorType(_numpy_type(wide(parameter)), list(parameter.shape)))
+                for name, parameter in self.parameters().items()
+            ],
+            OrderedDict,
+        )
+
+    @property
     def rows_type(self) -> Any:
         """The type of what a client has: a struct of `inputs` and `labels`."""
         return fl.StructWithPythonType(
@@ -74,7 +87,7 @@ class Model:
     def weights(self) -> Weights:
         """The parameters as they are now, as NumPy's arrays."""
         return OrderedDict(
-            (name, parameter.detach().cpu().numpy().copy())
+            (name, _to_numpy(parameter.detach().cpu()))
             for name, parameter in self.parameters().items()
         )
 
@@ -88,7 +101,7 @@ class Model:
         """Gives the module the parameters of a state."""
         with torch.no_grad():
             for name, parameter in self.parameters().items():
-                parameter.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))
+                parameter.copy_(_from_numpy(np.ascontiguousarray(weights[name])))
 
     def applied(self, weights: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function of the module and arguments gives while the module has these parameters;
@@ -101,8 +114,22 @@ class Model:
         return self.applied(weights, _outputs, inputs)
 
     def loss_of(self, weights: Any, rows: Any) -> Any:
-        """The loss of these parameters; within a local computation."""
-        return self.applied(weights, _loss, self.loss, rows["inputs"], rows["labels"])
+        """The loss of these parameters, which need gradients; within a local computation."""
+        loss = self.applied(weights, _loss, self.loss, rows["inputs"], rows["labels"])
+        if not isinstance(loss, torch.Tensor):
+            kind = type(loss).__qualname__
+            raise TypeError(f"{_where(self.loss)} gives a {kind}, not a scalar tensor.")
+        if any(not isinstance(size, int) or size != 1 for size in loss.shape):
+            raise TypeError(
+                f"{_where(self.loss)} gives a tensor with {loss.dim()} dimensions, not a scalar: "
+                "the mean over the rows."
+            )
+        if not loss.requires_grad and any(tensor.requires_grad for tensor in weights.values()):
+            raise TypeError(
+                f"{_where(self.loss)} doesn't depend on the weights: something takes its argument "
+                "out of the gradients' graph, such as `detach()` or `torch.no_grad()`."
+            )
+        return loss
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -114,6 +141,20 @@ class Model:
         finally:
             for module, mode in training.items():
                 module.training = mode
+
+
+def _where(loss: Any) -> str:
+    """A loss function, and where it is written."""
+    name = getattr(loss, "__qualname__", type(loss).__qualname__)
+    code = getattr(loss, "__code__", None)
+    place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    return f"the loss `{name}`{place}"
+
+
+def expect_model(model: Any) -> None:
+    """Raises if an argument is no model."""
+    if not isinstance(model, Model):
+        raise TypeError(f"`model` is to be a learning.Model, not {describe(model)}.")
 
 
 def _outputs(module: Any, inputs: Any) -> Any:
@@ -140,13 +181,91 @@ def trainable(weights: Any) -> dict[str, Any]:
     return {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
 
 
+def expect_real(weights: Any, what: str) -> None:
+    """Raises if one of the weights, by their names, is complex, which something can't have."""
+    for name, tensor in weights.items():
+        if tensor.dtype.is_complex:
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise TypeError(
+                f"{what} is for real weights: `{name}` is {kind}. Give the module the real and the "
+                "imaginary part as parameters (`torch.view_as_complex` joins them)."
+            )
+
+
+def wide(tensor: Any) -> Any:
+    """The tensor as sums take it: with 32 bits where it has 16, so that rounding is once, at the
+    end."""
+    return tensor.to(torch.float32) if tensor.dtype in _HALVES else tensor
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def all_wide(weights: Any) -> Any:
+    """The same of tensors by their names."""
+    return OrderedDict((name, wide(tensor)) for name, tensor in weights.items())
+
+
+def rounded(found: Any, like: Any) -> Any:
+    """Tensors with the element types of others, where those have 16 bits."""
+    return OrderedDict(
+        (name, found[name].to(tensor.dtype) if tensor.dtype in _HALVES else found[name])
+        for name, tensor in like.items()
+    )
+
+
+def updated(weights: Any, parameters: Any, count: Any) -> Any:
+    """What a client sends: what its weights are reduced by, if it has rows."""
+    return OrderedDict(
+        (name, if_any(count, wide(tensor) - wide(parameters[name].detach())))
+        for name, tensor in weights.items()
+    )
+
+
 def _numpy_type(parameter: torch.Tensor) -> Any:
-    return np.dtype(str(parameter.dtype).removeprefix("torch."))
+    name = str(parameter.dtype).removeprefix("torch.")
+    return _bfloat16() if name == "bfloat16" else np.dtype(name)
+
+
+def _bfloat16() -> Any:
+    """NumPy's type, which another package brings."""
+    try:
+        import ml_dtypes
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "weights of bfloat16 are arrays of a type that ml_dtypes has: `pip install ml_dtypes`"
+        ) from error
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def _to_numpy(tensor: torch.Tensor) -> Any:
+    """A copy as an array."""
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.int16).numpy().copy().view(_bfloat16())
+    return tensor.numpy().copy()
+
+
+def _from_numpy(array: Any) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def count_rows(rows: Any) -> Any:
-    """The number of rows, as a weight."""
-    return torch.ones_like(rows["inputs"].flatten(1)[:, 0], dtype=torch.float32).sum()
+    """The number of rows, as a weight. Fails where inputs and labels aren't as many."""
+    return ones_of_rows(rows, torch.float32).sum()
+
+
+def ones_of_rows(rows: Any, dtype: torch.dtype) -> Any:
+    """A one for each row."""
+    ones = [torch.ones_like(_first(rows[name]), dtype=dtype) for name in ("inputs", "labels")]
+    # What is stacked is as long.
+    return torch.stack(ones)[0]
+
+
+def _first(tensor: Any) -> Any:
+    """A number of each row."""
+    return tensor if tensor.dim() == 1 else tensor.flatten(1)[:, 0]
 
 
 def if_any(count: Any, value: Any) -> Any:

@@ -11,7 +11,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+
+from stator._suggest import describe
+from stator.federated.learning._models import expect_real
 
 Moments = OrderedDict[str, Any]
 
@@ -29,9 +33,28 @@ class ServerOptimizer:
     step: Callable[[Any, Any, Any], tuple[Moments, Any]]
 
 
+def expect_server(given: Any) -> ServerOptimizer | None:
+    """The optimizer of the server that an argument is, if there is one."""
+    if given is None or isinstance(given, ServerOptimizer):
+        return given
+    hint = "; it is to be called" if callable(given) else ""
+    raise TypeError(
+        f"`server_optimizer` is to be a ServerOptimizer, such as learning.sgd(1.0), not "
+        f"{describe(given)}{hint}."
+    )
+
+
+def _expect_rate(value: Any, name: str) -> None:
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    if not is_number or isinstance(value, bool) or not np.isfinite(value):
+        raise ValueError(f"`{name}` is to be a finite number, not {value!r}.")
+
+
 def sgd(learning_rate: float = 1.0, momentum: float = 0.0) -> ServerOptimizer:
     """Steps along the update. With a rate of 1 and no momentum the server's weights become the mean
     of the clients'."""
+    _expect_rate(learning_rate, "learning_rate")
+    _expect_rate(momentum, "momentum")
 
     def initialize(weights: Any) -> Moments:
         return _zeros(weights, "momentum") if momentum else OrderedDict()
@@ -78,7 +101,11 @@ def yogi(
 def _adaptive(
     learning_rate: float, beta1: float, tau: float, second_moment: Callable[[Any, Any], Any]
 ) -> ServerOptimizer:
+    for name, value in (("learning_rate", learning_rate), ("beta1", beta1), ("tau", tau)):
+        _expect_rate(value, name)
+
     def initialize(weights: Any) -> Moments:
+        expect_real(weights, "an optimizer that divides by squares")
         # As in the paper: the first steps aren't divided by nothing.
         seconds = {f"second.{name}": torch.full_like(weights[name], tau**2) for name in weights}
         return OrderedDict({**_zeros(weights, "first"), **seconds})

@@ -17,7 +17,7 @@ import torch
 import stator.federated as fl
 from stator.federated import framework
 from stator.federated.learning._client_privacy import DPSGD
-from stator.federated.learning._models import Model, count_rows, if_any, trainable
+from stator.federated.learning._models import Model, count_rows, trainable, updated
 
 _LOG = logging.getLogger("stator.federated")
 
@@ -34,16 +34,12 @@ def private_training(model: Model, make: _Optimizer, steps: int, privacy: DPSGD)
 
     def take(parameters: dict[str, Any], optimizer: torch.optim.Optimizer, rows: Any) -> None:
         for name, gradient in gradients(parameters, rows).items():
-            parameters[name].grad = gradient
+            parameters[name].grad = gradient.to(parameters[name].dtype)
         optimizer.step()
 
     def changed(weights: Any, parameters: Any, rows: Any) -> Any:
         count = count_rows(rows)
-        # Whoever has no rows changes nothing.
-        update = OrderedDict(
-            (name, if_any(count, weights[name] - parameters[name].detach())) for name in weights
-        )
-        return update, count
+        return updated(weights, parameters, count), count
 
     def whole(weights: Any, rows: Any) -> Any:
         parameters = trainable(weights)

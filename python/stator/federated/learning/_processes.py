@@ -11,17 +11,28 @@ import numpy as np
 import torch
 
 import stator.federated as fl
+from stator._suggest import describe
 from stator.federated.aggregators import (
     AggregationFactory,
     AggregationProcess,
     MeanFactory,
 )
-from stator.federated.aggregators._factories import expect_factory, nothing
+from stator.federated.aggregators._factories import expect_count, expect_factory, nothing
 from stator.federated.learning import _optimizers
 from stator.federated.learning._checks import Round
 from stator.federated.learning._client_privacy import DPSGD
-from stator.federated.learning._models import Model, count_rows, if_any
-from stator.federated.learning._optimizers import ServerOptimizer
+from stator.federated.learning._models import (
+    Model,
+    all_wide,
+    count_rows,
+    expect_model,
+    expect_real,
+    if_any,
+    rounded,
+    updated,
+    wide,
+)
+from stator.federated.learning._optimizers import ServerOptimizer, expect_server
 from stator.federated.learning._private_steps import private_training
 
 ClientOptimizer = Callable[[list[Any]], torch.optim.Optimizer]
@@ -111,8 +122,10 @@ def build_fed_prox(
 
     proximal_strength: mu; half of it times the squared distance is added to a client's loss.
     """
-    if proximal_strength < 0:
-        raise ValueError(f"`proximal_strength` is 0 or more, not {proximal_strength}.")
+    if not isinstance(proximal_strength, (int, float)) or not 0 <= proximal_strength < np.inf:
+        raise ValueError(f"`proximal_strength` is 0 or more, not {proximal_strength!r}.")
+    expect_model(model)
+    expect_real(model.parameters(), "FedProx")
     return _process(
         model, client_optimizer, server_optimizer, steps, model_aggregator, proximal_strength
     )
@@ -173,6 +186,26 @@ def _unit_steps(parameters: list[Any]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=1.0)
 
 
+def _checked(make: Any) -> ClientOptimizer:
+    """The function that a client optimizer is, which looks at what it gives."""
+    if not callable(make):
+        raise TypeError(
+            "`client_optimizer` is to be a function that gives an optimizer for a list of "
+            f"parameters, such as `lambda of: torch.optim.SGD(of, lr=0.1)`, not {describe(make)}."
+        )
+
+    def made(parameters: list[Any]) -> torch.optim.Optimizer:
+        optimizer = make(parameters)
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(
+                f"`client_optimizer` gives a {type(optimizer).__qualname__}, not an optimizer of "
+                "PyTorch's."
+            )
+        return optimizer
+
+    return made
+
+
 def _usual(parameters: list[Any]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1)
 
@@ -186,37 +219,38 @@ def _process(
     proximal_strength: float = 0.0,
     client_privacy: DPSGD | None = None,
 ) -> IterativeProcess:
-    if steps < 1:
-        raise ValueError(f"`steps` is 1 or more, not {steps}.")
+    expect_model(model)
+    steps = expect_count(steps, "steps", least=1)
     factory = MeanFactory() if model_aggregator is None else model_aggregator
-    aggregator = created(factory, model.weights_type, np.float32)
-    make = client_optimizer or _usual
-    server = server_optimizer or _optimizers.sgd()
+    aggregator = created(factory, model.update_type, np.float32)
+    make = _checked(client_optimizer or _usual)
+    server = expect_server(server_optimizer) or _optimizers.sgd()
 
     def local(weights: Any, rows: Any) -> Any:
-        parameters = {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
+        # Where what a client sends is its gradient, that is with all its digits.
+        own = all_wide(weights) if client_optimizer is _unit_steps else weights
+        parameters = {name: tensor.clone().requires_grad_() for name, tensor in own.items()}
         optimizer = make(list(parameters.values()))
         first: Any = None
         for _ in range(steps):
             optimizer.zero_grad()
-            loss = model.loss_of(parameters, rows)
+            loss = model.loss_of(rounded(parameters, weights), rows)
             first = loss.detach() if first is None else first
             if proximal_strength:
-                away = [(parameters[name] - weights[name]).pow(2).sum() for name in weights]
+                pairs = [(wide(parameters[name]), wide(weights[name])) for name in weights]
+                away = [(parameter - weight).pow(2).sum() for parameter, weight in pairs]
                 loss = loss + proximal_strength / 2 * sum(away)
             loss.backward()
             optimizer.step()
         count = count_rows(rows)
         # Whoever has no rows has no loss, and changes nothing.
-        update = OrderedDict(
-            (name, if_any(count, weights[name] - parameters[name].detach())) for name in weights
-        )
+        update = updated(weights, parameters, count)
         return update, count, if_any(count, first.to(torch.float32))
 
     def begin() -> Any:
         # The module's parameters, as they are now, are constants of the program.
         weights = model.constants()
-        moments = server.initialize(weights)
+        moments = server.initialize(all_wide(weights))
         return OrderedDict(
             weights=weights, optimizer=moments, round=torch.zeros((), dtype=torch.int32)
         )
@@ -235,12 +269,12 @@ def _process(
         train = private_training(model, make, steps, client_privacy)
 
     def advance(weights: Any, moments: Any, number: Any, update: Any) -> Any:
-        moments, weights = server.step(moments, weights, update)
-        return OrderedDict(weights=weights, optimizer=moments, round=number + 1)
+        moments, found = server.step(moments, all_wide(weights), update)
+        return OrderedDict(weights=rounded(found, weights), optimizer=moments, round=number + 1)
 
     started = begin_locally.type_signature.result
     advance_locally = fl.local_computation(
-        of_weights, started["optimizer"], started["round"], of_weights
+        of_weights, started["optimizer"], started["round"], model.update_type
     )(advance)
 
     def following(state: Any, rows: Any) -> Any:

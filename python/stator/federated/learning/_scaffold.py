@@ -17,8 +17,17 @@ from stator.federated.aggregators import AggregationFactory, UnweightedMeanFacto
 from stator.federated.aggregators._factories import expect_count, expect_number
 from stator.federated.learning import _optimizers
 from stator.federated.learning._checks import Round, field
-from stator.federated.learning._models import Model, count_rows, if_any
-from stator.federated.learning._optimizers import ServerOptimizer
+from stator.federated.learning._models import (
+    Model,
+    all_wide,
+    count_rows,
+    expect_model,
+    if_any,
+    rounded,
+    updated,
+    wide,
+)
+from stator.federated.learning._optimizers import ServerOptimizer, expect_server
 from stator.federated.learning._processes import IterativeProcess, created
 
 _ID = fl.TensorType(np.int32)
@@ -49,32 +58,34 @@ def build_scaffold(
     model_aggregator: what is made of the clients' updates; their mean, in which each client of the
         round counts the same, where nothing is said.
     """
+    expect_model(model)
     count = expect_count(clients, "clients", least=1)
     rate = expect_number(client_learning_rate, "client_learning_rate", above=0)
     steps = expect_count(steps, "steps", least=1)
-    server = server_optimizer or _optimizers.sgd()
+    server = expect_server(server_optimizer) or _optimizers.sgd()
     factory = UnweightedMeanFactory() if model_aggregator is None else model_aggregator
     if isinstance(factory, AggregationFactory) and factory.is_private:
         raise TypeError(
             "SCAFFOLD can't be private: the server sees the clients' control variates, and "
             f"{factory!r} makes noise for updates alone. Use `build_fed_avg`."
         )
-    aggregator = created(factory, model.weights_type, np.float32)
-    of_weights = model.weights_type
+    of_weights, of_update = model.weights_type, model.update_type
+    aggregator = created(factory, of_update, np.float32)
     of_rows = fl.StructWithPythonType([*model.rows_type.items(), ("client", _ID)], OrderedDict)
 
-    train = fl.local_computation(of_weights, of_weights, of_weights, of_rows)(
+    train = fl.local_computation(of_weights, of_update, of_update, of_rows)(
         _training(model, rate, steps)
     )
 
     def begin() -> Any:
         weights = model.constants()
+        like = all_wide(weights)
         return OrderedDict(
             weights=weights,
-            optimizer=server.initialize(weights),
+            optimizer=server.initialize(like),
             round=torch.zeros((), dtype=torch.int32),
-            control=_mapped(torch.zeros_like, weights),
-            controls=_mapped(lambda of: of.new_zeros((count, *of.shape)), weights),
+            control=_mapped(torch.zeros_like, like),
+            controls=_mapped(lambda of: of.new_zeros((count, *of.shape)), like),
         )
 
     begin_locally = fl.local_computation(begin)
@@ -86,15 +97,15 @@ def build_scaffold(
         return fl.federated_zip(OrderedDict(**fields, aggregator=aggregator.initialize()))
 
     def advance(weights: Any, moments: Any, number: Any, update: Any) -> Any:
-        moments, weights = server.step(moments, weights, update)
-        return weights, moments, number + 1
+        moments, found = server.step(moments, all_wide(weights), update)
+        return rounded(found, weights), moments, number + 1
 
     initially = fl.federated_computation(initialize)
-    advance_locally = fl.local_computation(of_weights, started["optimizer"], _ID, of_weights)(
+    advance_locally = fl.local_computation(of_weights, started["optimizer"], _ID, of_update)(
         advance
     )
     own_of = _selection(started["controls"], count)
-    remember = _remembering(of_weights, started["controls"], count)
+    remember = _remembering(of_update, started["controls"], count)
 
     def following(state: Any, rows: Any) -> Any:
         own = own_of(state.controls, rows.client)
@@ -151,15 +162,14 @@ def _training(model: Model, rate: float, steps: int) -> Any:
                 for gradient, tensor in zip(found, parameters.values(), strict=True)
             ]
             parameters = {
-                name: (tensor - rate * (gradient - own[name] + control[name]))
+                name: (wide(tensor) - rate * (wide(gradient) - own[name] + control[name]))
+                .to(tensor.dtype)
                 .detach()
                 .requires_grad_()
                 for (name, tensor), gradient in zip(parameters.items(), gradients, strict=True)
             }
         count = count_rows(rows)
-        update = OrderedDict(
-            (name, if_any(count, weights[name] - parameters[name].detach())) for name in weights
-        )
+        update = updated(weights, parameters, count)
         change = OrderedDict(
             (name, if_any(count, update[name] / (steps * rate) - control[name])) for name in weights
         )
@@ -192,7 +202,7 @@ def _selection(of_controls: Any, count: int) -> Any:
     return own_of
 
 
-def _remembering(of_weights: Any, of_controls: Any, count: int) -> Any:
+def _remembering(of_update: Any, of_controls: Any, count: int) -> Any:
     """A function that gives the server's new control variate and the clients', likewise."""
 
     def added(controls: Any, changes: Any) -> Any:
@@ -204,9 +214,9 @@ def _remembering(of_weights: Any, of_controls: Any, count: int) -> Any:
     def moved(control: Any, change: Any) -> Any:
         return _mapped(lambda tensor, by: tensor + by / count, control, change)
 
-    of_change = fl.StructWithPythonType([(None, _ID), (None, of_weights)], tuple)
+    of_change = fl.StructWithPythonType([(None, _ID), (None, of_update)], tuple)
     add = fl.local_computation(of_controls, fl.SequenceType(of_change))(added)
-    move = fl.local_computation(of_weights, of_weights)(moved)
+    move = fl.local_computation(of_update, of_update)(moved)
 
     def remember(control: Any, controls: Any, numbers: Any, change: Any) -> tuple[Any, Any]:
         changes = fl.federated_collect((numbers, change))
