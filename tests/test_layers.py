@@ -269,6 +269,7 @@ LATE_IMPORTS = {
     ("_local_computations.py", "ml_dtypes"): "brings types that few need",
     ("_accounting.py", "dp_accounting"): "brings what few need",
     ("_archive.py", "ml_dtypes"): "brings types that few need",
+    ("_models.py", "ml_dtypes"): "brings types that few need",
     ("_tensorboard_release_manager.py", "torch.utils.tensorboard"): "may be missing",
     ("_terminal.py", "rich.console"): "may be missing",
     ("_terminal.py", "rich.progress"): "may be missing",

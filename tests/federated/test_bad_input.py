@@ -28,6 +28,9 @@ from .classifiers import classifier, drawn_clients
 
 SIZES = (6, 3, 5)
 
+ANY: Any = learning
+"""What users call without a type checker."""
+
 
 def module(width: int = 5) -> nn.Module:
     torch.manual_seed(0)
@@ -307,28 +310,28 @@ def test_metrics_that_are_none(measured: Any, what: str) -> None:
 @pytest.mark.parametrize(
     ("build", "what"),
     [
-        (lambda: learning.build_fed_avg(model(), steps=0), "`steps`"),
-        (lambda: learning.build_fed_avg(model(), steps=1.5), "`steps`"),
-        (lambda: learning.build_fed_avg(model(), steps="2"), "`steps`"),
-        (lambda: learning.build_fed_avg(model(), client_optimizer=list), "`client_optimizer`"),
-        (lambda: learning.build_fed_avg(model(), client_optimizer=0.1), "`client_optimizer`"),
-        (lambda: learning.build_fed_avg(model(), server_optimizer=0.1), "`server_optimizer`"),
+        (lambda: ANY.build_fed_avg(model(), steps=0), "`steps`"),
+        (lambda: ANY.build_fed_avg(model(), steps=1.5), "`steps`"),
+        (lambda: ANY.build_fed_avg(model(), steps="2"), "`steps`"),
+        (lambda: ANY.build_fed_avg(model(), client_optimizer=list), "`client_optimizer`"),
+        (lambda: ANY.build_fed_avg(model(), client_optimizer=0.1), "`client_optimizer`"),
+        (lambda: ANY.build_fed_avg(model(), server_optimizer=0.1), "`server_optimizer`"),
         (
-            lambda: learning.build_fed_avg(model(), server_optimizer=learning.sgd),
+            lambda: ANY.build_fed_avg(model(), server_optimizer=learning.sgd),
             "`server_optimizer`",
         ),
-        (lambda: learning.build_fed_avg(model(), model_aggregator="mean"), "`model_aggregator`"),
-        (lambda: learning.build_fed_avg(module()), "`model`"),
-        (lambda: learning.build_scaffold(module(), clients=2), "`model`"),
-        (lambda: learning.build_evaluation(module()), "`model`"),
-        (lambda: learning.build_fed_prox(model(), proximal_strength=-1.0), "`proximal_strength`"),
-        (lambda: learning.build_fed_prox(model(), proximal_strength="1"), "`proximal_strength`"),
+        (lambda: ANY.build_fed_avg(model(), model_aggregator="mean"), "`model_aggregator`"),
+        (lambda: ANY.build_fed_avg(module()), "`model`"),
+        (lambda: ANY.build_scaffold(module(), clients=2), "`model`"),
+        (lambda: ANY.build_evaluation(module()), "`model`"),
+        (lambda: ANY.build_fed_prox(model(), proximal_strength=-1.0), "`proximal_strength`"),
+        (lambda: ANY.build_fed_prox(model(), proximal_strength="1"), "`proximal_strength`"),
         (
-            lambda: learning.build_fed_prox(model(), proximal_strength=float("nan")),
+            lambda: ANY.build_fed_prox(model(), proximal_strength=float("nan")),
             "`proximal_strength`",
         ),
-        (lambda: learning.build_fed_adam(model(), learning_rate="fast"), "learning_rate"),
-        (lambda: learning.build_scaffold(model(), clients=0), "`clients`"),
+        (lambda: ANY.build_fed_adam(model(), learning_rate="fast"), "learning_rate"),
+        (lambda: ANY.build_scaffold(model(), clients=0), "`clients`"),
     ],
 )
 def test_arguments_of_builders(build: Any, what: str) -> None:

@@ -51,7 +51,7 @@ def plain_update(of: learning.Model, client: Any, clip: float, size: int, steps:
             found = {name: tensor.grad for name, tensor in own.items() if tensor.grad is not None}
             length = float(np.linalg.norm(flat(found)))
             for name, gradient in found.items():
-                total[name] += gradient * min(1, clip / length)
+                total[name] += gradient * min(1, clip / max(length, 1e-30))
         weights = {name: weights[name] - 0.3 * total[name] / size for name in weights}
     return start - flat(weights)
 

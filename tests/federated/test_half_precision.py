@@ -63,7 +63,7 @@ def trained(weights: Any, module: nn.Module, client: Any, steps: int, mu: float 
     for _ in range(steps):
         optimizer.zero_grad()
         outputs = torch.func.functional_call(module, own, (as_torch(client["inputs"]),))
-        loss = F.cross_entropy(outputs, torch.from_numpy(client["labels"]))
+        loss: Any = F.cross_entropy(outputs, torch.from_numpy(client["labels"]))
         away = [(own[name].float() - weights[name].float()).pow(2).sum() for name in own]
         (loss + mu / 2 * sum(away) if mu else loss).backward()
         optimizer.step()
@@ -93,7 +93,7 @@ def same(state: Any, expected: Any, dtype: torch.dtype) -> None:
         )
 
 
-def as_client(parameters: list[Any]) -> Any:
+def as_client(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=RATE)
 
 
@@ -129,10 +129,12 @@ def test_gradients_smaller_than_a_digit_of_the_weights_count(dtype: torch.dtype)
     for client in rows:
         own = {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
         outputs = torch.func.functional_call(of.module, own, (as_torch(client["inputs"]),))
-        F.cross_entropy(outputs, torch.from_numpy(client["labels"])).backward()
+        loss: Any = F.cross_entropy(outputs, torch.from_numpy(client["labels"]))
+        loss.backward()
         for name, tensor in own.items():
+            assert tensor.grad is not None
             # As it is done in 32 bits: to the weight, and back.
-            moved = weights[name].float() - tensor.grad.float()  # type: ignore[union-attr]
+            moved = weights[name].float() - tensor.grad.float()
             total[name] += len(client["labels"]) * (weights[name].float() - moved).double()
     with fl.framework.get_context_stack().install(LocalContext(exact=True)):
         state, _ = process.next(state, without_numbers(rows))
@@ -270,14 +272,15 @@ def test_complex_weights_are_averaged() -> None:
     state, _ = process.next(process.initialize(), rows)
     total = torch.zeros(3, 2, dtype=torch.complex128)
     for client in rows:
-        own = of.module.turn.detach().clone().requires_grad_()
+        own = first_weights(of)["turn"].requires_grad_()
         optimizer = as_client([own])
         for _ in range(2):
             optimizer.zero_grad()
             outputs = torch.func.functional_call(
                 of.module, {"turn": own}, (torch.from_numpy(client["inputs"]),)
             )
-            F.cross_entropy(outputs, torch.from_numpy(client["labels"])).backward()
+            loss: Any = F.cross_entropy(outputs, torch.from_numpy(client["labels"]))
+            loss.backward()
             optimizer.step()
         total += len(client["labels"]) * own.detach()
     np.testing.assert_allclose(state["weights"]["turn"], total / sum(SIZES), rtol=1e-5)

@@ -283,6 +283,73 @@ def test_rows_come_from_what_has_them(source: Any) -> None:
     np.testing.assert_array_equal(labels, LABELS)
 
 
+class Stream:
+    """Rows by names, one after the other, of which nobody knows how many there are."""
+
+    column_names = ("labels", "inputs")
+
+    def __getitem__(self, name: str) -> Any:
+        raise AssertionError("columns aren't there as a whole")
+
+    def __iter__(self) -> Any:
+        # What a row has first makes no difference.
+        return iter([{"labels": of, "inputs": row} for row, of in zip(INPUTS, LABELS, strict=True)])
+
+
+def test_rows_that_come_one_after_the_other() -> None:
+    for source in (Stream(), iter(zip(INPUTS, LABELS, strict=True))):
+        inputs, labels = learning.rows_of(source)
+        np.testing.assert_array_equal(inputs, INPUTS)
+        np.testing.assert_array_equal(labels, LABELS)
+    with pytest.raises(ValueError, match="there is no column 'y'\n  found:    'labels', 'inputs'"):
+        learning.rows_of(Stream(), labels="y")
+    with pytest.raises(ValueError, match="rows are of different sizes"):
+        learning.rows_of([([1.0], 0), ([1.0, 2.0], 1), ([1.0], 0)])
+    with pytest.raises(ValueError, match="a mapping of tables: give one of them, such as that of"):
+        learning.rows_of({"train": {"inputs": INPUTS, "labels": LABELS}})
+
+
+def test_tables_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": INPUTS[:, 0], "b": INPUTS[:, 1], "y": LABELS})
+    kinds = {"y": "Int64", "a": "Float32", "b": "Float32"}
+    shuffled = table.set_index(np.arange(6)[::-1])
+    for each in (table, table.astype(kinds), table.astype({"y": "category"}), shuffled):
+        inputs, labels = learning.rows_of(each, inputs=["a", "b"], labels="y")
+        np.testing.assert_array_equal(inputs, INPUTS)
+        np.testing.assert_array_equal(labels, LABELS)
+        assert inputs.dtype == np.float32 and labels.dtype == np.int64
+    inputs, _ = learning.rows_of(pandas.DataFrame({"inputs": list(INPUTS), "labels": LABELS}))
+    np.testing.assert_array_equal(inputs, INPUTS)
+    data = learning.ClientData(table[["a", "b"]], table["y"], [[0, 1], [5]])
+    np.testing.assert_array_equal(data[1]["inputs"], INPUTS[[5]])
+    users = learning.partition_by_user(pandas.Series(["ann", "bob"] * 3))
+    assert users["bob"].tolist() == [1, 3, 5]
+    twice = pandas.concat([table, table], axis=1)
+    with pytest.raises(ValueError, match="there are several columns 'a', 'b', 'y'"):
+        learning.rows_of(twice, inputs=["a", "b"], labels="y")
+
+
+def test_datasets_of_hugging_face() -> None:
+    datasets = pytest.importorskip("datasets")
+    source = datasets.Dataset.from_dict({"inputs": INPUTS.tolist(), "labels": LABELS.tolist()})
+    backwards = source.select(range(5, -1, -1))
+    formats = [source.with_format(of) for of in ("numpy", "torch", "pandas", "arrow")]
+    for each in (
+        source,
+        *formats,
+        backwards.select(range(5, -1, -1)),
+        source.to_iterable_dataset(),
+    ):
+        inputs, labels = learning.rows_of(each)
+        np.testing.assert_array_equal(inputs, INPUTS)
+        np.testing.assert_array_equal(labels, LABELS)
+    with pytest.raises(ValueError, match="a mapping of tables: give one of them, such as that of"):
+        learning.rows_of(datasets.DatasetDict(train=source))
+    skewed = learning.partition_by_dirichlet(source["labels"], 2, 1.0)
+    assert sorted(np.concatenate(skewed).tolist()) == list(range(6))
+
+
 def test_columns_are_named() -> None:
     table = {"a": INPUTS[:, 0], "b": INPUTS[:, 1], "y": LABELS}
     inputs, labels = learning.rows_of(table, inputs=["a", "b"], labels="y")

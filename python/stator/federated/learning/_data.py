@@ -207,8 +207,9 @@ def _columns(source: Any) -> list[Any] | None:
         return list(source)
     for name in ("column_names", "columns"):
         found = getattr(source, name, None)
-        # What has no length is read row by row: its columns aren't there as a whole.
-        has_columns = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+        # What is a stream is read row by row: its columns aren't there as a whole.
+        is_stream = hasattr(source, "__iter__") and not hasattr(source, "__len__")
+        has_columns = hasattr(source, "__getitem__") and not is_stream
         if found is not None and not callable(found) and has_columns:
             return list(found)
     return None

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 import stator.federated as fl
-from stator._suggest import describe
 
 Weights = OrderedDict[str, Any]
 
@@ -154,7 +153,7 @@ def _where(loss: Any) -> str:
 def expect_model(model: Any) -> None:
     """Raises if an argument is no model."""
     if not isinstance(model, Model):
-        raise TypeError(f"`model` is to be a learning.Model, not {describe(model)}.")
+        raise TypeError(f"`model` is to be a learning.Model, not {type(model).__qualname__}.")
 
 
 def _outputs(module: Any, inputs: Any) -> Any:

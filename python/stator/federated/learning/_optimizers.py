@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from stator._suggest import describe
 from stator.federated.learning._models import expect_real
 
 Moments = OrderedDict[str, Any]
@@ -40,7 +39,7 @@ def expect_server(given: Any) -> ServerOptimizer | None:
     hint = "; it is to be called" if callable(given) else ""
     raise TypeError(
         f"`server_optimizer` is to be a ServerOptimizer, such as learning.sgd(1.0), not "
-        f"{describe(given)}{hint}."
+        f"{given!r}{hint}."
     )
 
 

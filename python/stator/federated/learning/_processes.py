@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 import stator.federated as fl
-from stator._suggest import describe
 from stator.federated.aggregators import (
     AggregationFactory,
     AggregationProcess,
@@ -191,7 +190,7 @@ def _checked(make: Any) -> ClientOptimizer:
     if not callable(make):
         raise TypeError(
             "`client_optimizer` is to be a function that gives an optimizer for a list of "
-            f"parameters, such as `lambda of: torch.optim.SGD(of, lr=0.1)`, not {describe(make)}."
+            f"parameters, such as `lambda of: torch.optim.SGD(of, lr=0.1)`, not {make!r}."
         )
 
     def made(parameters: list[Any]) -> torch.optim.Optimizer:

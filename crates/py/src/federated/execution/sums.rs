@@ -258,10 +258,10 @@ impl Numerous {
 
 /// A scalar as a number.
 pub fn number(py: Python<'_>, leaf: &Leaf) -> PyResult<f64> {
-    if let Some((batch, at)) = leaf.as_row() {
-        if let Some(number) = batch.number(py, at)? {
-            return Ok(number);
-        }
+    if let Some((batch, at)) = leaf.as_row()
+        && let Some(number) = batch.number(py, at)?
+    {
+        return Ok(number);
     }
     leaf.bind(py)?.call_method0(intern!(py, "__float__"))?.extract()
 }
