@@ -166,7 +166,7 @@ def test_adam_at_the_server_remembers_32_bits(dtype: torch.dtype) -> None:
     assert {each.dtype for each in state["optimizer"].values()} == {np.dtype(np.float32)}
 
 
-AGGREGATORS = {
+AGGREGATORS: dict[str, Any] = {
     "median": lambda: aggregators.MedianFactory(),
     "trimmed": lambda: aggregators.TrimmedMeanFactory(0.34),
     "krum": lambda: aggregators.KrumFactory(0),

@@ -89,10 +89,15 @@ def test_what_is_drawn_is_drawn_for_each_row() -> None:
 
 
 def test_what_vmap_does_not_know_is_an_error() -> None:
-    module = nn.GRU(3, 4)
-    program = TensorProgram.trace(lambda x: module(x)[0], (TensorSpec(torch.float32, (5, 3)),))
-    with pytest.raises(RuntimeError, match="gru"):
-        program.of_rows(shared=0, count=2)
+    row = TensorSpec(torch.float32, (5, 3))
+    for module, told in (
+        (nn.GRU(3, 4, num_layers=8), "a recurrent network of 40 steps"),
+        (nn.LSTM(3, 4, proj_size=2), "with projections"),
+        (nn.RNN(3, 4, num_layers=2, dropout=0.5), "with dropout between its layers"),
+    ):
+        program = TensorProgram.trace(lambda x, module=module: module(x)[0], (row,))
+        with pytest.raises(NotBatchableError, match=told):
+            program.of_rows(shared=0, count=2)
     varying = TensorProgram.trace(lambda x: x + 1, (TensorSpec(torch.float32, (None, 3)),))
     with pytest.raises(NotBatchableError, match="aren't known"):
         varying.of_rows(shared=0, count=2)

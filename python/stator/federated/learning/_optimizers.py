@@ -45,8 +45,8 @@ def expect_server(given: Any) -> ServerOptimizer | None:
 
 def _expect_rate(value: Any, name: str) -> None:
     is_number = isinstance(value, (int, float, np.integer, np.floating))
-    if not is_number or isinstance(value, bool) or not np.isfinite(value):
-        raise ValueError(f"`{name}` is to be a finite number, not {value!r}.")
+    if not is_number or isinstance(value, bool):
+        raise TypeError(f"`{name}` is to be a number, not {value!r}.")
 
 
 def sgd(learning_rate: float = 1.0, momentum: float = 0.0) -> ServerOptimizer:
