@@ -506,3 +506,30 @@ def test_without_ray_it_says_what_is_needed() -> None:
     )
     assert "`stator.federated.ray` needs Ray" in done.stdout
     assert "pip install 'stator[ray]'" in done.stdout
+
+
+def test_bad_rows_are_said_of_their_client(context: RayContext) -> None:
+    def longer(rows: Any) -> None:
+        rows["labels"] = np.append(rows["labels"], 0)
+
+    def wide(rows: Any) -> None:
+        rows["inputs"] = rows["inputs"].astype(np.float64)
+
+    def beyond(rows: Any) -> None:
+        rows["labels"] = rows["labels"] + 7
+
+    def unknown(rows: Any) -> None:
+        rows["inputs"][0, 0] = np.nan
+
+    process = learning.build_fed_avg(classifier(nn.Linear(4, 3), 4))
+    with fl.framework.get_context_stack().install(context):
+        state = process.initialize()
+        before = {name: array.copy() for name, array in state["weights"].items()}
+        for wrong in (longer, wide, beyond, unknown):
+            rows = drawn_clients((6, 3, 5, 4, 6), 0)
+            wrong(rows[3])
+            with pytest.raises((ValueError, TypeError, IndexError)) as raised:
+                process.next(state, rows)
+            said = "\n".join([str(raised.value), *getattr(raised.value, "__notes__", ())])
+            assert "client 3" in said, said
+            np.testing.assert_equal(dict(state["weights"]), before)
