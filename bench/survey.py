@@ -5,9 +5,10 @@ configurations with default arguments, caches on. Those that can't be built or r
 passed over. Each of the others runs in a process of its own, in evaluation and in training
 (a `backward()` outside the compiled model), compiled with default settings: whether results,
 gradients and buffers are plain PyTorch's to the bit, whether the model is one trace without a graph
-break, and what a call takes beside plain PyTorch behind 64 calls. Then the reasons of all graph
-breaks, by models. On a GPU (`--device cuda`) plain PyTorch may differ from itself, where kernels
-add in any order: what does so is counted apart, and compared within rounding.
+break, and what a call takes beside plain PyTorch behind 64 calls (of large models: what fits ten
+seconds). Then the reasons of all graph breaks, by models. A model that isn't done in time counts
+with what is known of it by then. On a GPU (`--device cuda`) plain PyTorch may differ from itself,
+where kernels add in any order: what does so is counted apart, and compared within rounding.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ import concurrent.futures
 import contextlib
 import copy
 import inspect
-import json
+import logging
+import multiprocessing
 import os
 import random
-import subprocess
-import sys
+import resource
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -37,9 +41,12 @@ from bench import pages
 from bench.measure import single_threaded
 from examples.models import tensors_of
 
-ROOT = Path(__file__).resolve().parent.parent
 MODES = ("evaluation", "training")
 WARM_UP = 64
+WARM_UP_SECONDS = 10.0
+TIMED_SECONDS = 2.0
+PATIENCE = 4
+"""How many times its processor time a model may take by the clock: others use the machine, too."""
 SMALL: dict[str, int] = {
     "hidden_size": 32,
     "d_model": 32,
@@ -106,18 +113,32 @@ def build(name: str) -> tuple[nn.Module, Callable[[], dict[str, Any]]]:
     if library == "torchvision":
         import torchvision
 
-        model = torchvision.models.get_model(model_name, weights=None, weights_backbone=None)
+        builder = torchvision.models.get_model_builder(model_name)
+        takes = inspect.signature(builder).parameters
+        nothing = {name: None for name in ("weights", "weights_backbone") if name in takes}
+        model = builder(**nothing)
         return model, _images(model, 64)
     import timm
 
     model = timm.create_model(model_name, pretrained=False)
-    size = getattr(model, "default_cfg", {}).get("input_size", (3, 64, 64))[-1]
-    return model, _images(model, size)
+    whole = getattr(model, "default_cfg", {}).get("input_size", (3, 64, 64))[-1]
+    return model, _images(
+        model, next(it for it in (64, 96, whole) if _takes(model, it) or it == whole)
+    )
 
 
 def _images(model: nn.Module, pixels: int) -> Callable[[], dict[str, Any]]:
     name = next(iter(inspect.signature(model.forward).parameters))
     return lambda: {name: torch.randn(2, 3, pixels, pixels)}
+
+
+def _takes(model: nn.Module, pixels: int) -> bool:
+    """Whether its layers fit a small image: what is measured is Python, not convolutions."""
+    twin = copy.deepcopy(model).eval()
+    with torch.no_grad(), contextlib.suppress(Exception):
+        twin(torch.zeros(1, 3, pixels, pixels))
+        return True
+    return False
 
 
 def _of_transformers(name: str) -> tuple[nn.Module, Callable[[], dict[str, Any]]]:
@@ -156,9 +177,9 @@ def _of_transformers(name: str) -> tuple[nn.Module, Callable[[], dict[str, Any]]
 
 def _shrink(config: Any) -> None:
     for attribute, size in SMALL.items():
-        now = getattr(config, attribute, None)
-        if isinstance(now, int) and not isinstance(now, bool) and now > size:
-            with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):
+            now = getattr(config, attribute, None)
+            if isinstance(now, int) and not isinstance(now, bool) and now > size:
                 setattr(config, attribute, size)
     for part in vars(config).values():
         if hasattr(part, "to_dict") and hasattr(part, "model_type"):
@@ -211,14 +232,16 @@ def states_of_calls(
     states = []
     for inputs in made:
         torch.manual_seed(1)
+        numpy.random.seed(1)
+        random.seed(1)
         model.zero_grad()
         left = state_of(model, step(run, copy.deepcopy(inputs), mode))
         states.append([it.detach().clone() for it in left])
     return states
 
 
-def measure(name: str, mode: str, is_timed: bool, device: str) -> dict[str, Any]:
-    """One model in one mode."""
+def measure(name: str, mode: str, is_timed: bool, device: str) -> Iterator[dict[str, Any]]:
+    """One model in one mode: what is known of it, as soon as it is."""
     torch.manual_seed(0)
     try:
         model, make_inputs = build(name)
@@ -227,27 +250,28 @@ def measure(name: str, mode: str, is_timed: bool, device: str) -> dict[str, Any]
         twin, again = copy.deepcopy(model), copy.deepcopy(model)
         expected = states_of_calls(model, model, made, mode)
         if not expected[0]:
-            return {"left_out": "no tensor in its output"}
+            yield {"left_out": "no tensor in its output"}
+            return
     except Exception as error:
-        return {"left_out": f"{type(error).__name__}: {str(error).splitlines()[:1]}"}
+        yield {"left_out": f"{type(error).__name__}: {str(error).splitlines()[:1]}"}
+        return
+    yield {"eager": True}
     compiled = stator.compile(twin)
     found = states_of_calls(twin, compiled, made, mode)
     right = all(map(same, expected, found))
     stats = stator.stats(compiled)
-    row: dict[str, Any] = {"right": right, "breaks": stats.breaks, "traces": stats.traces}
+    yield {"right": right, "breaks": stats.breaks, "traces": stats.traces}
     if device != "cpu" and not right:
-        row["steady"] = all(map(same, expected, states_of_calls(again, again, made, mode)))
-        row["right"] = not row["steady"] and all(map(near, expected, found))
-    row["reasons"] = _reasons(name, mode, made[0]) if stats.breaks or stats.native else []
+        steady = all(map(same, expected, states_of_calls(again, again, made, mode)))
+        yield {"steady": steady, "right": not steady and all(map(near, expected, found))}
+    if stats.breaks or stats.native:
+        yield {"reasons": _reasons(name, mode, made)}
     if is_timed:
-        row["ratio"] = _ratio(model, compiled, made[0], mode, device)
-    return row
+        yield {"ratio": _ratio(model, compiled, made[0], mode, device)}
 
 
-def _reasons(name: str, mode: str, inputs: dict[str, Any]) -> list[str]:
-    """Of a call of its own, in which everything is recorded."""
-    import logging
-
+def _reasons(name: str, mode: str, made: list[dict[str, Any]]) -> list[str]:
+    """Of calls of their own, in which everything is recorded."""
     told: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
@@ -255,10 +279,10 @@ def _reasons(name: str, mode: str, inputs: dict[str, Any]) -> list[str]:
     logger.addHandler(handler)
     logger.propagate = False
     torch.manual_seed(0)
-    model = build(name)[0].train(mode == "training").to(next(iter(inputs.values())).device)
+    model = build(name)[0].train(mode == "training").to(next(iter(made[0].values())).device)
     stator.set_logs(graph_breaks=True)
     with stator.config.patch(skip_unprofitable=False):
-        step(stator.compile(model), inputs, mode)
+        states_of_calls(model, stator.compile(model), made, mode)
     stator.set_logs(graph_breaks=False)
     lines = [message.splitlines() for message in told]
     return [" ".join(part.strip() for part in line[1:3]) for line in lines if len(line) > 2]
@@ -269,10 +293,13 @@ def _ratio(
 ) -> float:
     wait: Callable[[], None] = torch.cuda.synchronize if device == "cuda" else lambda: None
     clock = time.perf_counter if device == "cuda" else time.thread_time
+    end = time.perf_counter() + WARM_UP_SECONDS
     for _ in range(WARM_UP):
         step(compiled, inputs, mode)
+        if time.perf_counter() > end:
+            break
     totals = {"plain": [0.0], "compiled": [0.0]}
-    end = time.perf_counter() + 3.0
+    end = time.perf_counter() + TIMED_SECONDS
     while time.perf_counter() < end or len(totals["plain"]) < 9:
         for kind, target in (("plain", model), ("compiled", compiled)):
             wait()
@@ -284,32 +311,57 @@ def _ratio(
     return medians["compiled"] / medians["plain"]
 
 
-def run_worker(name: str, mode: str, timeout: float, is_timed: bool, device: str) -> dict[str, Any]:
-    """As [measure][], in a process of its own."""
-    command = [sys.executable, "-m", "bench.survey", "--worker", name, mode, "--device", device]
-    command += ["--timed"] if is_timed else []
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+def worker(
+    to: Connection, name: str, mode: str, timeout: float, is_timed: bool, device: str
+) -> None:
+    """A process of its own: sends what [measure][] learns. The system ends it behind its time."""
+    warnings.simplefilter("ignore")
+    limit = int(timeout) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+    single_threaded()
     try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, timeout=timeout, capture_output=True, text=True
-        )
-    except subprocess.TimeoutExpired:
-        return {"left_out": f"not done after {timeout:.0f} s"}
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return {"failed": f"exit status {done.returncode}: {last[:200]}"}
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+        for known in measure(name, mode, is_timed, device):
+            to.send(known)
+    except Exception as error:
+        to.send({"failed": f"{type(error).__name__}: {str(error).splitlines()[:1]}"})
+    to.send({"done": True})
+
+
+def run_worker(name: str, mode: str, timeout: float, is_timed: bool, device: str) -> dict[str, Any]:
+    """What is known of a model, whatever its process comes to."""
+    processes = multiprocessing.get_context("forkserver")
+    here, there = processes.Pipe(duplex=False)
+    process = processes.Process(target=worker, args=(there, name, mode, timeout, is_timed, device))
+    end = time.monotonic() + PATIENCE * timeout
+    process.start()
+    there.close()
+    row: dict[str, Any] = {}
+    with here, contextlib.suppress(EOFError):
+        while "done" not in row and here.poll(max(0.0, end - time.monotonic())):
+            row |= here.recv()
+    is_late = "done" not in row and process.is_alive() and time.monotonic() >= end
+    if is_late:
+        process.kill()
+    process.join()
+    if row.pop("done", False):
+        return row
+    if is_late or process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL):
+        # What eager itself has no time for says nothing of compiled models.
+        what = "timed_out" if row else "left_out"
+        return {**row, what: f"not done after {timeout:.0f} s"}
+    return {**row, "failed": f"exit status {process.exitcode}"}
 
 
 def drawn(
-    count: int, seed: int, jobs: int, run: Callable[[str, str], dict[str, Any]]
+    count: int, seed: int, jobs: int, minutes: float, run: Callable[[str, str], dict[str, Any]]
 ) -> Iterator[tuple[str, Any]]:
-    """So many models that run in eager, with their rows by mode. `jobs`: models at once."""
+    """So many models that run in eager, with their rows by mode, or those of so many minutes.
+    `jobs`: models at once."""
+    end = time.monotonic() + 60.0 * minutes
     candidates = names()
     random.Random(seed).shuffle(candidates)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        while count > 0 and candidates:
+        while count > 0 and candidates and time.monotonic() < end:
             batch, candidates = candidates[: min(count, jobs)], candidates[min(count, jobs) :]
             for name, row in zip(batch, pool.map(lambda it: _by_mode(it, run), batch), strict=True):
                 count -= "left_out" not in row["evaluation"]
@@ -317,7 +369,11 @@ def drawn(
 
 
 def _by_mode(name: str, run: Callable[[str, str], dict[str, Any]]) -> dict[str, Any]:
-    return {mode: run(name, mode) for mode in MODES}
+    rows: dict[str, Any] = {}
+    for mode in MODES:
+        if all("left_out" not in row for row in rows.values()):
+            rows[mode] = run(name, mode)
+    return rows
 
 
 def summary(rows: list[dict[str, Any]], is_timed: bool) -> str:
@@ -334,6 +390,12 @@ def summary(rows: list[dict[str, Any]], is_timed: bool) -> str:
         slow = sum(ratio <= 1.05 for ratio in ratios)
         text += f", {slow} at most 1.05 times plain PyTorch (median {ratios[count // 2]:.2f}, "
         text += f"worst {ratios[-1]:.2f})"
+    for what, words in (
+        ("timed_out", "not done in time"),
+        ("failed", "ended by a signal or an error"),
+    ):
+        if some := sum(what in row for row in rows):
+            text += f"; {some} {words}"
     return text
 
 
@@ -342,18 +404,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.survey", description=__doc__)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one model")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        help="seconds of processor time, for one model in a mode",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=120.0, help="no further model behind these"
+    )
     parser.add_argument("--timed", action="store_true", help="calls are timed, too")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="models at once: not for timing")
     parser.add_argument("--output", type=Path, default=pages.page("survey"))
-    parser.add_argument("--worker", nargs=2, metavar=("MODEL", "MODE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    if options.worker:
-        single_threaded()
-        print(json.dumps(measure(*options.worker, options.timed, options.device)))
-        return
+    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    # The server imports what takes seconds once; it makes no thread and no CUDA context.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["stator", "timm", "torchvision", "transformers"])
 
     def run(name: str, mode: str) -> dict[str, Any]:
         return run_worker(name, mode, options.timeout, options.timed, options.device)
@@ -362,7 +431,7 @@ def main() -> None:
     found: dict[str, list[dict[str, Any]]] = {mode: [] for mode in MODES}
     reasons: dict[str, set[str]] = collections.defaultdict(set)
     lines, left_out = [], 0
-    for name, rows in drawn(options.count, seed, options.jobs, run):
+    for name, rows in drawn(options.count, seed, options.jobs, options.minutes, run):
         left_out += "left_out" in rows["evaluation"]
         for mode, row in rows.items():
             print(f"{name:60} {mode:10} {row}", flush=True)
@@ -372,14 +441,16 @@ def main() -> None:
             for reason in row.get("reasons", ()):
                 reasons[reason].add(f"{name} ({mode})")
             if not row.get("right") or row.get("breaks"):
-                what = row.get("failed") or ("whole" if not row["breaks"] else "not whole")
+                what = row.get("failed") or row.get("timed_out")
+                what = what or ("not whole" if row["breaks"] else "whole")
                 lines.append(f"| {name} | {mode} | {row.get('right')} | {what} |")
     page = [
         "# Models nobody has looked at",
         "",
         (__doc__ or "").split("\n\n", 1)[1].strip(),
         "",
-        f"Seed {seed}; {left_out} others can't be built or run so.",
+        f"Seed {seed}; {left_out} others can't be built or run so. For each model and mode "
+        f"{options.timeout:.0f} s of processor time, {options.minutes:.0f} minutes in all.",
         "",
         *(f"* {mode}: {summary(rows, options.timed)}" for mode, rows in found.items() if rows),
         "",

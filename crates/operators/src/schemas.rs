@@ -97,6 +97,8 @@ pub struct Schemas {
     overloads: Vec<Overload>,
     /// Its scalars decide shapes: `arange`.
     scalars_decide: bool,
+    /// PyTorch tries its overload over tensors before the others: `min`.
+    tensors_first: bool,
 }
 
 /// NumPy's names of parameters, which PyTorch's functions take too, and `input`, which is a method's `self`.
@@ -116,6 +118,9 @@ const OF_TORCHSCRIPT: [&str; 2] = ["aten::copy_.int", "aten::copy_.float"];
 /// Operators whose `Scalar`s decide shapes.
 const DECIDING_SCALARS: &[&str] = &["arange", "range"];
 
+/// Operators that take two tensors, or a tensor and a dimension, and of an integer tensor of one element the former.
+const TENSORS_FIRST: &[&str] = &["max", "min"];
+
 impl Schemas {
     /// Of the operator that is called `name`, from its schemas as PyTorch prints them. Overloads that
     /// only TorchScript has are left out: those over numbers and lists.
@@ -124,6 +129,7 @@ impl Schemas {
         Schemas {
             overloads: printed.into_iter().filter_map(overload).collect(),
             scalars_decide: DECIDING_SCALARS.contains(&name),
+            tensors_first: TENSORS_FIRST.contains(&name),
         }
     }
 
@@ -137,6 +143,13 @@ impl Schemas {
                 overload.tensors(args, names, numbers_too, self.scalars_decide)
             })
         };
+        let is_of_tensors = |overload: &Overload| {
+            names.iter().all(|name| overload.named(name).is_some())
+                && overload.tensors(args, names, false, self.scalars_decide) == Some(Use::Data)
+        };
+        if self.tensors_first && self.overloads.iter().any(is_of_tensors) {
+            return Use::Data;
+        }
         if let Some(found) = worst(uses(false)).or_else(|| worst(uses(true))) {
             return found;
         }
@@ -357,6 +370,12 @@ mod tests {
         Schemas::parse(name, printed.iter().copied()).tensors(args, names)
     }
 
+    const MIN: &[&str] = &[
+        "aten::min(Tensor self) -> Tensor",
+        "aten::min.other(Tensor self, Tensor other) -> Tensor",
+        "aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    ];
+
     const ADD: &[&str] = &[
         "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
         "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
@@ -378,6 +397,15 @@ mod tests {
         assert_eq!(tensors("add", ADD, &[Given::Integer, SINGLE], &[]), Use::Data);
         assert_eq!(tensors("add", ADD, &[LARGE, LARGE, SINGLE], &["alpha"]), Use::Scalar);
         assert_eq!(tensors("add", ADD, &[LARGE, Given::Number, SINGLE], &["alpha"]), Use::Scalar);
+    }
+
+    #[test]
+    fn tensors_come_before_dimensions_where_both_may_be_given() {
+        assert_eq!(tensors("min", MIN, &[LARGE, SINGLE], &[]), Use::Data);
+        assert_eq!(tensors("min", MIN, &[LARGE, SINGLE], &["other"]), Use::Data);
+        assert_eq!(tensors("min", MIN, &[LARGE, SINGLE], &["dim"]), Use::Read);
+        assert_eq!(tensors("min", MIN, &[LARGE, SINGLE, Given::Integer], &[]), Use::Read);
+        assert_eq!(tensors("min", MIN, &[LARGE, SINGLE, Given::Integer], &["keepdim"]), Use::Read);
     }
 
     #[test]

@@ -400,3 +400,38 @@ def test_copies_of_single_elements_are_no_reads(dtype: torch.dtype) -> None:
             assert all(map(torch.equal, left, right))
     if not api.PLAIN:
         assert (stator.stats(compiled).breaks, stator.stats(compiled).traces) == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["min", "max"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float32])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_the_smaller_of_two_tensors_of_one_element(
+    name: str, dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    """PyTorch takes none of them for a dimension."""
+    function = getattr(torch, name)
+
+    def program(x: Tensor, other: Tensor) -> Any:
+        return function(x, other), function(input=x, other=other), getattr(x, name)(other)
+
+    api.reset()
+    compiled = api.compile(program)
+    for number in (0, 0, 1, 0):
+        x, other = torch.full(shape, 1).to(dtype), torch.full(shape, number).to(dtype)
+        for found, wanted in zip(compiled(x, other), program(x, other), strict=True):
+            assert torch.equal(found, wanted) and found.dtype == wanted.dtype
+    assert api.breaks(compiled) in (None, 0)
+
+
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_a_dimension_that_is_a_tensor_is_read(name: str) -> None:
+    def program(x: Tensor, t: Tensor) -> Any:
+        function = getattr(torch, name)
+        return *function(x, dim=t), *function(x, t, True), *function(x, t, keepdim=True)
+
+    api.reset()
+    compiled = api.compile(program)
+    for number in (0, 0, 1, 0):
+        t = torch.tensor(number)
+        for found, wanted in zip(compiled(table(), t), program(table(), t), strict=True):
+            assert torch.equal(found, wanted)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from differential.support import api
@@ -173,3 +175,50 @@ def test_a_token_from_outside() -> None:
         return World(fn, (variables, tokens), variables.values)
 
     agree(make, replays=False)
+
+
+FORMAT: contextvars.ContextVar[int] = contextvars.ContextVar("FORMAT", default=1)
+
+
+def array_beside_a_variable(x: Tensor, number: int) -> Any:
+    token = FORMAT.set(number)
+    try:
+        return x * np.sqrt(number), np.sqrt(x.detach().numpy() + number)
+    finally:
+        FORMAT.reset(token)
+
+
+def array_behind_a_variable(x: Tensor, number: int) -> Any:
+    FORMAT.set(number)
+    return x * np.sqrt(number), np.log(x.detach().numpy() - number)
+
+
+def array_where_errors_are_heard(x: Tensor, number: int) -> Any:
+    with np.errstate(all="raise"):
+        return np.log(x.detach().numpy() - number)
+
+
+@pytest.mark.parametrize(
+    "fn", [array_beside_a_variable, array_behind_a_variable, array_where_errors_are_heard]
+)
+def test_arrays_are_computed_where_variables_are_set(fn: Callable[..., Any]) -> None:
+    def run(call: Callable[..., Any]) -> list[str]:
+        seen = []
+        for number in (3, 3, 3, 0, 5):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                try:
+                    found = repr(call(torch.arange(1.0, 4.0), number))
+                except FloatingPointError as error:
+                    found = repr(error)
+            seen.append(f"{found} {FORMAT.get()} {[str(it.message) for it in told]}")
+        return seen
+
+    def alone(call: Callable[..., Any]) -> list[str]:
+        return contextvars.copy_context().run(run, call)
+
+    api.reset()
+    compiled = api.compile(fn)
+    assert alone(compiled) == alone(fn)
+    if fn is not array_where_errors_are_heard:
+        assert api.breaks(compiled) in (None, 0)

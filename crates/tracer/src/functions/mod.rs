@@ -9,7 +9,7 @@
 
 mod copying;
 mod module_call;
-mod numpy;
+pub mod numpy;
 mod parameters;
 mod python;
 mod reading;

@@ -38,6 +38,13 @@ const METHODS: &str = "mean std var sum prod max min argmax argmin all any cumsu
 /// Methods that write to their array.
 const WRITERS: &str = "fill sort __setitem__";
 
+/// The context variable that NumPy asks what to do about errors, the only one that computing asks. `None`: this version
+/// has none by this name.
+pub fn error_variable(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    let module = modules::import(py, "numpy._core.umath").ok()?;
+    module.getattr_opt("_extobj_contextvar").ok().flatten()
+}
+
 /// Adds them to the table, if there is a NumPy.
 pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
     let Ok(module) = modules::import(py, "numpy.random") else { return Ok(()) };

@@ -54,7 +54,12 @@ impl Calls for Recorder {
                 self.note(frame, |state| state.know_for_good(callable));
                 self.call_class(class, call)
             }
-            Kind::Object | Kind::Module | Kind::Tuple | Kind::Dict | Kind::Singleton => {
+            Kind::Object
+            | Kind::Module
+            | Kind::List
+            | Kind::Tuple
+            | Kind::Dict
+            | Kind::Singleton => {
                 self.sees_more();
                 match within::function(callable) {
                     // A compiled function within another: part of its trace.

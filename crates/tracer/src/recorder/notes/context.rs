@@ -32,4 +32,9 @@ impl ContextWrites {
     pub fn is_written(&self) -> bool {
         !self.tokens.is_empty() || !self.resets.is_empty()
     }
+
+    /// Whether it has written this one.
+    pub fn is_written_at(&self, variable: usize) -> bool {
+        self.resets.contains(&variable) || self.tokens.iter().any(|it| it.variable == variable)
+    }
 }

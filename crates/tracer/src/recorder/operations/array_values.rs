@@ -19,7 +19,7 @@ use stator_cpython::{Result, ops};
 use stator_graph::{Arg, NodeId, Value};
 
 use crate::breaks::Reason;
-use crate::functions::{ArrayUse, Class, Model};
+use crate::functions::{ArrayUse, Class, Model, numpy};
 use crate::held::{self, Held};
 use crate::raises::{ARRAY_WRITES, ARRAYS};
 use crate::recorder::Recorder;
@@ -144,8 +144,11 @@ impl Recorder {
             return false;
         }
         let state = self.state.borrow();
-        // NumPy asks a context variable what to do about errors; a replay sets such ones at its end.
-        !state.enclosed.is_on() && !state.context.is_written() && state.program.is_none()
+        // A replay sets context variables at its end.
+        let asks_written = state.context.is_written()
+            && numpy::error_variable(frame.py())
+                .is_none_or(|variable| state.context.is_written_at(variable.as_ptr() as usize));
+        !state.enclosed.is_on() && !asks_written && state.program.is_none()
     }
 
     /// Calls a function or a method of NumPy's of the table.

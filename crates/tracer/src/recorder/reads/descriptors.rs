@@ -348,6 +348,10 @@ impl State {
             (Kind::Partial, "func") => Some(Source::PartialFunc(source)),
             (Kind::Partial, "args") => Some(Source::PartialArgs(source)),
             (Kind::Partial, "keywords") => Some(Source::PartialKeywords(source)),
+            // A property of a class of its own; without a getter its field is empty.
+            (Kind::Object, "fget") if heap::property_getter(owner).is_some() => {
+                Some(Source::PropertyGet(source))
+            }
             (Kind::Function, name) => FunctionField::from_name(name)
                 .map(|field| Source::FunctionField { parent: source, field }),
             _ => None,

@@ -134,8 +134,14 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         key: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
-        let found = heap::dict_get(owner, key);
         let is_plain = self.reads_items_plainly(frame, owner);
+        if !is_plain && self.python_item(frame, owner).is_some() {
+            // The storage is that method's business: it may hold nothing under this key.
+            let value = self.subclass_item(frame, owner, key)?;
+            self.note(frame, |state| state.register(value.as_borrowed()));
+            return Ok(value);
+        }
+        let found = heap::dict_get(owner, key);
         let own = self.note(frame, |state| {
             match &found {
                 Some(value)

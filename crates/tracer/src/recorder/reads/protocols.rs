@@ -113,9 +113,9 @@ impl Recorder {
         let receiver = (own.nlocalsplus() > 0).then(|| frame.local(0)).flatten();
         let Some(receiver) = receiver else { return };
         let is_asked = self.state.try_borrow().is_ok_and(|state| {
-            let knows = state
-                .origin(receiver)
-                .is_some_and(|origin| matches!(origin, Origin::Source(_) | Origin::Fresh));
+            let knows = state.origin(receiver).is_some_and(|origin| {
+                matches!(origin, Origin::Source(_) | Origin::Node(_) | Origin::Fresh)
+            });
             state.origin(function).is_none() && knows
         });
         if !is_asked {
