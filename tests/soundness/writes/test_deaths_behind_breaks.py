@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -236,7 +238,98 @@ def handed_on(x: Tensor, log: Log, n: int) -> Tensor:
     return y
 
 
+@contextlib.contextmanager
+def managed(log: Log, *held: Any) -> Iterator[list[Any]]:
+    mine = [Told(log, 1)]
+    try:
+        yield [*held, 1]
+    finally:
+        log.append(f"left {len(mine)}")
+
+
+def manager(x: Tensor, log: Log, n: int) -> Tensor:
+    with managed(log):
+        cut(log)
+        x = x * n
+    log.append("behind")
+    x = x + 1
+    log.append("at the end")
+    return x
+
+
+def manager_that_gives(x: Tensor, log: Log, n: int) -> Tensor:
+    with managed(log, Told(log, n)) as given:
+        cut(log)
+        x = x * given[0].n
+    log.append("behind")
+    del given
+    log.append("at the end")
+    return x
+
+
+def manager_in_a_loop(x: Tensor, log: Log, n: int) -> Tensor:
+    with managed(log):
+        for _ in range(n):
+            with managed(log):
+                x = x * 2
+                if x.sum() > 8:
+                    break
+        log.append("inside")
+    log.append("behind")
+    return x
+
+
+def managers_of_a_stack(x: Tensor, log: Log, n: int) -> Tensor:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(managed(log))
+        stack.callback(log.append, "called")
+        cut(log)
+        x = x * n
+    log.append("behind")
+    return x
+
+
+def times(x: Tensor, log: Log, n: int) -> Tensor:
+    cut(log)
+    return x * n
+
+
+def method_that_waits(x: Tensor, log: Log, n: int) -> Tensor:
+    x = getattr(Told(log, n), "scale")(times(x, log, n))  # noqa: B009
+    log.append("behind")
+    return x + 1
+
+
+def function_that_waits(x: Tensor, log: Log, n: int) -> Tensor:
+    def made() -> Any:
+        told = Told(log, n)
+        return types.MethodType(lambda self, y: y * self.told + told.n, Holder())
+
+    class Holder:
+        told = n
+
+    x = made()(times(x, log, n))
+    log.append("behind")
+    return x + 1
+
+
+def method_that_is_left(x: Tensor, log: Log, n: int) -> Tensor:
+    method: Any = Told(log, n).scale
+    cut(log)
+    x = x + 1
+    del method
+    log.append("behind")
+    return x
+
+
 CASES: list[Callable[[Tensor, Log, int], Tensor]] = [
+    manager,
+    manager_that_gives,
+    manager_in_a_loop,
+    managers_of_a_stack,
+    method_that_waits,
+    function_that_waits,
+    method_that_is_left,
     below_a_list,
     below_an_instance,
     below_a_tuple,
