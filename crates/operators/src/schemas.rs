@@ -465,7 +465,7 @@ mod tests {
             "aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         ];
         assert_eq!(tensors("max", max, &[LARGE, FLOAT], &[]), Use::Data);
-        assert_eq!(tensors("max", max, &[LARGE, SINGLE], &[]), Use::Read);
+        assert_eq!(tensors("some", max, &[LARGE, SINGLE], &[]), Use::Read);
         assert_eq!(tensors("max", max, &[LARGE, LARGE], &[]), Use::Data);
     }
 }
