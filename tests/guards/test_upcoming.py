@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import sys
+from collections import deque
 from typing import Any
 
 import pytest
@@ -43,6 +44,12 @@ def with_holes() -> Any:
     return held
 
 
+def set_with_holes() -> Any:
+    held = set(range(8))
+    held -= {0, 3, 4}
+    return held
+
+
 class WithAttributes:
     """Its dictionary shares its keys with others'."""
 
@@ -72,6 +79,32 @@ LEAVES: dict[str, Any] = {
     "attributes": lambda: iter(attributes()),
     "values_of_attributes": lambda: iter(attributes().values()),
     "repeat": lambda: itertools.repeat("x", 3),
+    "text": lambda: iter("abc"),
+    "wide_text": lambda: iter("a\u1234\U0001f600"),
+    "bytes": lambda: iter(b"abc"),
+    "set": lambda: iter({"x", 2, (3,)}),
+    "frozenset": lambda: iter(frozenset(range(5))),
+    "set_with_holes": lambda: iter(set_with_holes()),
+    "keys_backwards": lambda: reversed({1: "a", "b": 2}),
+    "holes_backwards": lambda: reversed(with_holes()),
+    "values_with_holes_backwards": lambda: reversed(with_holes().values()),
+    "attributes_backwards": lambda: reversed(attributes()),
+    "chain": lambda: itertools.chain([1], "ab", {3: 4}, range(2), (5,), {6}, b"c", frozenset()),
+    "chain_of_iterators": lambda: itertools.chain(iter([1, 2]), iter(range(2))),
+    "chain_of_chains": lambda: itertools.chain(itertools.chain([1], [2]), itertools.chain()),
+    "chain_from_a_list": lambda: itertools.chain.from_iterable([[1], [], [2]]),
+    "chain_of_nothing": lambda: itertools.chain(),
+    "slice": lambda: itertools.islice([1, 2, 3, 4], 3),
+    "slice_by_steps": lambda: itertools.islice(iter(range(20)), 1, 12, 3),
+    "slice_to_its_stop": lambda: itertools.islice("abcdefgh", 0, 5, 2),
+    "slice_behind_the_end": lambda: itertools.islice([1, 2], 5, 7),
+    "slice_of_a_chain": lambda: itertools.islice(itertools.chain([1, 2], (3, 4)), 1, 3),
+    "slice_of_a_cycle": lambda: itertools.islice(itertools.cycle("abc"), 2, 7),
+    "slice_of_a_count": lambda: itertools.islice(itertools.count(3, -2), 4),
+    "slice_of_floats": lambda: itertools.islice(itertools.count(0.1, 0.1), 4),
+    "slice_of_half_floats": lambda: itertools.islice(itertools.count(0.5), 4),
+    "slice_near_the_last_word": lambda: itertools.islice(itertools.count(2**63 - 4), 3),
+    "cycle_of_nothing": lambda: itertools.cycle([]),
     "empty": lambda: iter([]),
     "empty_dict": lambda: iter({}.values()),
 }
@@ -93,7 +126,7 @@ def gives(iterator: Any, items: int, ends: bool, parts: int | None = None) -> bo
         guards.guard(guards.arg(), "gives", (items, ends, parts))
         return guards.build().passes(iterator)
 
-    return holds(parts) if parts is not None else any(map(holds, range(4)))
+    return holds(parts) if parts is not None else any(map(holds, range(12)))
 
 
 def one(guards: Any, root: Any, place: int) -> list[Any]:
@@ -166,6 +199,35 @@ def test_combined() -> None:
     assert list(iterator) == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.parametrize("passed", range(9))
+def test_rounds_of_a_cycle(passed: int) -> None:
+    for items in ([1, 2, 3], "ab", (7,)):
+        iterator = itertools.cycle(items)
+        first = [next(iterator) for _ in range(passed)]
+        expected = (list(items) * 20)[passed : passed + 8]
+        assert found(iterator, 8, one) == expected
+        assert gives(iterator, 8, False) and not gives(iterator, 8, True)
+        assert [next(iterator) for _ in range(8)] == expected and len(first) == passed
+
+
+def test_a_set_in_its_order() -> None:
+    for held in ({"a", "b", 7, (1, 2)}, frozenset("abcdef"), set_with_holes(), set()):
+        expected = list(held)
+        assert gives(held, len(expected), True, 0) and not gives(held, len(expected) + 1, False)
+        assert found(held, len(expected), one) == expected
+
+
+def test_an_iterator_over_a_set_that_has_changed() -> None:
+    held = {1, 2, 3}
+    iterator = iter(held)
+    next(iterator)
+    assert gives(iterator, 2, True)
+    held.add(4)
+    assert not gives(iterator, 1, False)
+    held.remove(4)
+    assert gives(iterator, 2, True) and len(list(iterator)) == 2
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_how_a_zip_ends(strict: bool) -> None:
     """It's as plain Python has it, for all lengths of three lists; where that raises nothing is said."""
@@ -211,12 +273,22 @@ def test_nothing_is_said_of_others() -> None:
     assert gives(other_keys, 1, False) and not gives(other_keys, 1, True)
     others = [
         resized,
-        iter("ab"),
-        iter({1}),
+        iter(deque([1])),
+        iter(bytearray(b"ab")),
+        itertools.chain(7, [1]),  # type: ignore[arg-type]
+        itertools.chain({2: 3}.items(), [1]),
+        itertools.chain.from_iterable([i] for i in range(3)),
+        itertools.islice(zip([1], [2]), 1),
+        itertools.islice(range(99), 40, None),
+        itertools.count(2**63),
+        itertools.count(1, 0.5),
+        itertools.cycle(map(str, [1])),
         (i for i in range(3)),
         map(str, [1]),
         reversed(Reversible()),
-        enumerate(iter("ab")),
+        enumerate(map(str, [1])),
+        filter(None, [1]),
+        itertools.starmap(str, [(1,)]),
         zip([1], map(str, [1])),
         7,
         [1],
@@ -225,6 +297,10 @@ def test_nothing_is_said_of_others() -> None:
         assert not gives(other, 1, False)
         assert not gives(other, 0, True)
         assert found(other, 1, one) is None
+    for then in (7, {2: 3}.items(), map(str, [1])):
+        chain = itertools.chain([1], then)  # type: ignore[arg-type]
+        assert gives(chain, 1, False)
+        assert not gives(chain, 1, True) and not gives(chain, 2, False)
 
 
 def test_items_are_guarded() -> None:

@@ -316,7 +316,9 @@ pub const PYTHON: &[Row] = &[
     row("bisect", "bisect_left", Pure, NONE).of_numbers(Place { behind: false }),
     row("bisect", "insort insort_left insort_right", Modelled(Insort), ORDERS),
     row("posix", "fspath", Pure, NONE),
-    row("re:Pattern", "split findall", Pure, NONE),
+    row("re", "_compile", Pure, NONE),
+    row("re:Pattern", "split findall match search fullmatch finditer", Pure, NONE),
+    row("re:Match", "group groups groupdict start end span __getitem__", Transparent, NONE),
     row("re:Pattern", "sub", Modelled(Substitute), MOVES),
     row("re:Pattern", "subn", Modelled(Substitute), NONE),
     row(

@@ -12,6 +12,12 @@ use pyo3::types::PyTuple;
 use super::{Any, types};
 use crate::modules;
 
+mod containers;
+mod wrappers;
+
+pub use containers::Ahead;
+use wrappers::Sliced;
+
 /// How far an iterator has come, in numbers that depend on its type. Two iterators of one type over the same objects
 /// give the same from here on if these are equal.
 pub type Position = [i64; 3];
@@ -62,14 +68,6 @@ struct Enumerated {
     iterator: *mut ffi::PyObject,
 }
 
-/// `itertools.islice`. What follows are numbers.
-#[repr(C)]
-struct Sliced {
-    head: ffi::PyObject,
-    /// Null behind the last item.
-    iterator: *mut ffi::PyObject,
-}
-
 #[repr(C)]
 struct Zipped {
     head: ffi::PyObject,
@@ -81,14 +79,26 @@ struct Zipped {
 }
 
 /// The layouts.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Sequence,
+    /// As a sequence's, over a text or bytes.
+    Text,
     Range,
     Dict,
+    /// As a dictionary's, from its end.
+    Backwards,
+    Set,
     Enumerate,
     Zip,
     Repeat,
+    Chain,
+    Slice,
+    Cycle,
+    Count,
+    Map,
+    Filter,
+    Starmap,
 }
 
 impl Layout {
@@ -108,6 +118,11 @@ impl Layout {
             &raw mut ffi::PyDictIterValue_Type,
             &raw mut ffi::PyDictIterItem_Type,
         ];
+        let backwards = [
+            &raw mut ffi::PyDictRevIterKey_Type,
+            &raw mut ffi::PyDictRevIterValue_Type,
+            &raw mut ffi::PyDictRevIterItem_Type,
+        ];
         Some(if is_any(&sequences) {
             Self::Sequence
         } else if is(&raw mut ffi::PyRangeIter_Type) {
@@ -118,42 +133,60 @@ impl Layout {
             Self::Enumerate
         } else if is(&raw mut ffi::PyZip_Type) {
             Self::Zip
-        } else if Itertools::get(iterator.py()).is_repeat(ty) {
-            Self::Repeat
+        } else if is(&raw mut ffi::PySetIter_Type) {
+            Self::Set
+        } else if is_any(&backwards) {
+            Self::Backwards
+        } else if is(&raw mut ffi::PyMap_Type) {
+            Self::Map
+        } else if is(&raw mut ffi::PyFilter_Type) {
+            Self::Filter
         } else {
-            return None;
+            return Unnamed::get(iterator.py()).layout(ty);
         })
     }
 }
 
-/// Types of `itertools`, which no header names.
-struct Itertools {
-    repeat: Option<Py<PyAny>>,
-    islice: Option<Py<PyAny>>,
-}
+/// Types that no header names.
+struct Unnamed(Vec<(Py<PyAny>, Layout)>);
 
-impl Itertools {
+impl Unnamed {
     fn get(py: Python<'_>) -> &'static Self {
-        static TYPES: PyOnceLock<Itertools> = PyOnceLock::new();
-        let find = |name| Some(modules::import(py, "itertools").ok()?.getattr(name).ok()?.unbind());
-        TYPES.get_or_init(py, || Self { repeat: find("repeat"), islice: find("islice") })
+        static TYPES: PyOnceLock<Unnamed> = PyOnceLock::new();
+        let itertools = [
+            ("repeat", Layout::Repeat),
+            ("chain", Layout::Chain),
+            ("islice", Layout::Slice),
+            ("cycle", Layout::Cycle),
+            ("count", Layout::Count),
+            ("starmap", Layout::Starmap),
+        ];
+        let of_itertools = |name| modules::import(py, "itertools").ok()?.getattr(name).ok();
+        // There's one for texts of ASCII alone.
+        let texts = [c"type(iter(''))", c"type(iter('é'))", c"type(iter(b''))"];
+        TYPES.get_or_init(py, || {
+            let itertools = itertools.into_iter();
+            let itertools = itertools.map(|(name, layout)| Some((of_itertools(name)?, layout)));
+            let texts = texts.into_iter();
+            let texts = texts.map(|text| Some((py.eval(text, None, None).ok()?, Layout::Text)));
+            let all = itertools.chain(texts).flatten();
+            Self(all.map(|(ty, layout)| (ty.unbind(), layout)).collect())
+        })
     }
 
-    fn is_repeat(&self, ty: usize) -> bool {
-        self.repeat.as_ref().is_some_and(|repeat| repeat.as_ptr() as usize == ty)
-    }
-
-    fn is_islice(&self, ty: usize) -> bool {
-        self.islice.as_ref().is_some_and(|islice| islice.as_ptr() as usize == ty)
+    fn layout(&self, ty: usize) -> Option<Layout> {
+        let found = self.0.iter().find(|(known, _)| known.as_ptr() as usize == ty);
+        found.map(|(_, layout)| *layout)
     }
 }
 
 /// Learns what is learned once for a process, by an import.
 pub fn warm_up(py: Python<'_>) {
-    Itertools::get(py);
+    Unnamed::get(py);
 }
 
-/// How far an iterator has come; `None`: it's of another type, has ended, or can't go on.
+/// How far an iterator has come; `None`: it's of another type or one whose next items alone are read, has ended, or can't
+/// go on.
 #[must_use]
 pub fn position(iterator: Any<'_, '_>) -> Option<Position> {
     let at = iterator.as_ptr();
@@ -183,6 +216,16 @@ pub fn position(iterator: Any<'_, '_>) -> Option<Position> {
                 is_known.then_some([over.size as i64, 0, 0])
             }
             Layout::Repeat => Some([(*at.cast::<Repeated>()).count as i64, 0, 0]),
+            Layout::Text
+            | Layout::Backwards
+            | Layout::Set
+            | Layout::Chain
+            | Layout::Slice
+            | Layout::Cycle
+            | Layout::Count
+            | Layout::Map
+            | Layout::Filter
+            | Layout::Starmap => None,
         }
     }
 }
@@ -215,8 +258,9 @@ unsafe fn entries_left(over: &OverDict) -> Option<usize> {
     (left as ffi::Py_ssize_t == over.left).then_some(left)
 }
 
-/// What an iterator goes over: a list, tuple or dictionary, one of the iterators of `enumerate` and `zip`, or what `repeat`
-/// gives again and again. `None`: there is nothing with this number. A range gives only numbers.
+/// What an iterator goes over: a container, one of the iterators of `enumerate` and `zip`, what `itertools` goes over, or
+/// what `repeat` gives again and again; of `map` and the like the function comes first. `None`: there is nothing with this
+/// number. A range and `count` give only numbers.
 #[must_use]
 pub fn over<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyAny>> {
     let py = iterator.py();
@@ -225,8 +269,17 @@ pub fn over<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyA
     // SAFETY: as above; pointers are null or to live objects, and `zip` keeps a tuple of `size` iterators.
     unsafe {
         let found = match layout {
-            Layout::Sequence if number == 0 => (*at.cast::<OverSequence>()).sequence,
-            Layout::Dict if number == 0 => (*at.cast::<OverDict>()).dict,
+            Layout::Sequence | Layout::Text if number == 0 => (*at.cast::<OverSequence>()).sequence,
+            Layout::Dict | Layout::Backwards if number == 0 => (*at.cast::<OverDict>()).dict,
+            Layout::Set if number == 0 => containers::set_of(at),
+            Layout::Chain
+            | Layout::Slice
+            | Layout::Cycle
+            | Layout::Map
+            | Layout::Filter
+            | Layout::Starmap => {
+                return wrappers::parts(iterator, layout).into_iter().nth(number);
+            }
             Layout::Enumerate if number == 0 => (*at.cast::<Enumerated>()).iterator,
             Layout::Repeat if number == 0 => (*at.cast::<Repeated>()).element,
             Layout::Zip => {
@@ -243,34 +296,41 @@ pub fn over<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyA
     }
 }
 
-/// How an iterator goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ahead {
-    /// It gives an item.
-    Item,
-    /// It ends.
-    End,
-    /// It would raise, run code, or is of another type.
-    Unknown,
-}
-
 /// What an iterator would do when it's advanced, `passed` items further on: nobody changes what it goes over until then.
 #[must_use]
 pub fn ahead(iterator: Any<'_, '_>, passed: usize) -> Ahead {
     let at = iterator.as_ptr();
     let Some(layout) = Layout::of(iterator) else { return Ahead::Unknown };
-    let gives = |gives| if gives { Ahead::Item } else { Ahead::End };
     // SAFETY: a live object of the exact type that the layout is for; what it points to lives as long as it does.
     unsafe {
         match layout {
             Layout::Sequence => match sequence(iterator) {
-                Some(_) => gives(place(iterator, passed).is_some()),
+                Some(_) => Ahead::gives(place(iterator, passed).is_some()),
                 None if (*at.cast::<OverSequence>()).sequence.is_null() => Ahead::End,
                 None => Ahead::Unknown,
             },
             Layout::Range => {
                 let [_, _, left] = range(at);
-                gives(usize::try_from(left).is_ok_and(|left| passed < left))
+                Ahead::gives(usize::try_from(left).is_ok_and(|left| passed < left))
+            }
+            Layout::Text => {
+                let is_over = !(*at.cast::<OverSequence>()).sequence.is_null();
+                Ahead::gives(is_over && letter(iterator, passed).is_some())
+            }
+            Layout::Set => containers::element(iterator, passed).0,
+            Layout::Chain | Layout::Slice | Layout::Cycle | Layout::Count => {
+                wrappers::ahead(iterator, layout, passed).0
+            }
+            Layout::Map | Layout::Filter | Layout::Starmap => Ahead::Unknown,
+            Layout::Backwards => {
+                let over = &*at.cast::<OverDict>();
+                if over.dict.is_null() {
+                    return Ahead::End;
+                }
+                if ffi::PyDict_Size(over.dict) != over.used {
+                    return Ahead::Unknown;
+                }
+                Ahead::gives(containers::entry_backwards(iterator.py(), over, passed).is_some())
             }
             Layout::Dict => {
                 let over = &*at.cast::<OverDict>();
@@ -299,7 +359,7 @@ pub fn ahead(iterator: Any<'_, '_>, passed: usize) -> Ahead {
             Layout::Zip => zip_ahead(iterator, (*at.cast::<Zipped>()).strict != 0, passed),
             Layout::Repeat => {
                 let count = (*at.cast::<Repeated>()).count;
-                gives(count < 0 || usize::try_from(count).is_ok_and(|count| passed < count))
+                Ahead::gives(count < 0 || usize::try_from(count).is_ok_and(|count| passed < count))
             }
         }
     }
@@ -325,12 +385,19 @@ fn zip_ahead(iterator: Any<'_, '_>, is_strict: bool, passed: usize) -> Ahead {
     }
 }
 
-/// Whether an iterator gives so many items from here on, and ends behind them, if that's asked.
+/// Whether an iterator gives so many items from here on, and ends behind them, if that's asked; or one that would be made
+/// of a set.
 #[must_use]
 pub fn gives(iterator: Any<'_, '_>, items: usize, ends: bool) -> bool {
+    let ahead = |passed| {
+        if containers::is_set(iterator) {
+            containers::ahead(iterator, passed)
+        } else {
+            ahead(iterator, passed)
+        }
+    };
     let last = items.checked_sub(1);
-    last.is_none_or(|last| ahead(iterator, last) == Ahead::Item)
-        && (!ends || ahead(iterator, items) == Ahead::End)
+    last.is_none_or(|last| ahead(last) == Ahead::Item) && (!ends || ahead(items) == Ahead::End)
 }
 
 /// How many things an iterator goes over: a container, unless it has ended, or other iterators.
@@ -340,12 +407,15 @@ pub fn parts(iterator: Any<'_, '_>) -> usize {
 }
 
 /// The item that an iterator gives behind `passed` others: an element, a number of a range, a dictionary's value or, if it goes
-/// over keys alone, its key, the number that `enumerate` counts with, what `repeat` gives. Nothing is advanced.
+/// over keys alone, its key, the number that `enumerate` counts with, what `repeat` gives. Nothing is advanced. Of a set: what
+/// an iterator over it would give.
 #[must_use]
 pub fn upcoming<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<'py, PyAny>> {
     let py = iterator.py();
     let at = iterator.as_ptr();
-    let layout = Layout::of(iterator)?;
+    let Some(layout) = Layout::of(iterator) else {
+        return containers::element_of(iterator, passed);
+    };
     if matches!(layout, Layout::Zip) || ahead(iterator, passed) != Ahead::Item {
         return None;
     }
@@ -362,6 +432,20 @@ pub fn upcoming<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<'py,
                 let [next, step, _] = range(at);
                 number(next.wrapping_add(step.wrapping_mul(i64::try_from(passed).ok()?)))
             }
+            Layout::Text => letter(iterator, passed),
+            Layout::Set => containers::element(iterator, passed).1,
+            Layout::Count => wrappers::counted(iterator, passed),
+            Layout::Chain | Layout::Slice | Layout::Cycle => {
+                let (part, place) = wrappers::ahead(iterator, layout, passed).1?;
+                containers::item(part.as_borrowed(), place)
+            }
+            Layout::Backwards => {
+                let over = &*at.cast::<OverDict>();
+                let (key, value) = containers::entry_backwards(py, over, passed)?;
+                let is_keys =
+                    types::address_of(iterator) == &raw mut ffi::PyDictRevIterKey_Type as usize;
+                Some(if is_keys { key } else { value })
+            }
             Layout::Dict => {
                 let (key, value) = entry(&*at.cast::<OverDict>(), passed)?;
                 let is_keys =
@@ -373,7 +457,7 @@ pub fn upcoming<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<'py,
                 number(count.checked_add(i64::try_from(passed).ok()?)?)
             }
             Layout::Repeat => over(iterator, 0),
-            Layout::Zip => None,
+            Layout::Zip | Layout::Map | Layout::Filter | Layout::Starmap => None,
         }
     }
 }
@@ -386,6 +470,10 @@ pub fn upcoming_key<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<
     }
     // SAFETY: a live object of the exact type that the layout is for; the dictionary keeps its keys.
     unsafe {
+        if Layout::of(iterator) == Some(Layout::Backwards) {
+            let over = &*iterator.as_ptr().cast::<OverDict>();
+            return containers::entry_backwards(iterator.py(), over, passed).map(|(key, _)| key);
+        }
         let (key, _) = entry(&*iterator.as_ptr().cast::<OverDict>(), passed)?;
         Bound::from_borrowed_ptr_or_opt(iterator.py(), key)
     }
@@ -394,13 +482,30 @@ pub fn upcoming_key<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<
 /// Whether an iterator gives a dictionary's entries, as tuples of key and value.
 #[must_use]
 pub fn gives_entries(iterator: Any<'_, '_>) -> bool {
-    types::address_of(iterator) == &raw mut ffi::PyDictIterItem_Type as usize
+    let ty = types::address_of(iterator);
+    ty == &raw mut ffi::PyDictIterItem_Type as usize
+        || ty == &raw mut ffi::PyDictRevIterItem_Type as usize
 }
 
-/// Whether an iterator gives numbers that it counts: a range does, and `enumerate`, with other items.
+/// Whether the items of an iterator are tuples that it makes.
+fn makes_tuples(iterator: Any<'_, '_>) -> bool {
+    gives_entries(iterator) || combines(iterator)
+}
+
+/// Whether an iterator gives numbers that it counts: a range does, `count`, and `enumerate`, with other items.
 #[must_use]
 pub fn counts(iterator: Any<'_, '_>) -> bool {
-    matches!(Layout::of(iterator), Some(Layout::Range | Layout::Enumerate))
+    match Layout::of(iterator) {
+        Some(Layout::Range | Layout::Enumerate) => true,
+        Some(Layout::Count) => wrappers::counts_integers(iterator),
+        _ => false,
+    }
+}
+
+/// Whether an iterator is one of `itertools` that goes over others, or over containers which aren't gone over so far.
+#[must_use]
+pub fn wraps(iterator: Any<'_, '_>) -> bool {
+    matches!(Layout::of(iterator), Some(Layout::Chain | Layout::Slice | Layout::Cycle))
 }
 
 /// Whether an iterator gives tuples of what others give: `zip` and, with a number before it, `enumerate`.
@@ -428,6 +533,14 @@ fn sequence<'py>(iterator: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
     let asks = types::address_of(iterator) == &raw mut ffi::PyReversed_Type as usize;
     // It asks by methods, which others may have of their own.
     (!asks || sequence.is_exact_instance_of::<PyTuple>()).then_some(sequence)
+}
+
+/// The part of a text or of bytes that an iterator gives behind `passed` others.
+fn letter<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<'py, PyAny>> {
+    let text = over(iterator, 0)?;
+    // SAFETY: a live iterator of that layout.
+    let index = unsafe { (*iterator.as_ptr().cast::<OverSequence>()).index };
+    containers::part_of_text(text.as_borrowed(), usize::try_from(index).ok()?.checked_add(passed)?)
 }
 
 /// Where the item lies that an iterator over a list or tuple gives behind `passed` others; `None`: it ends before.
@@ -510,7 +623,7 @@ pub fn hands_on(iterator: Any<'_, '_>) -> bool {
     if types::address_of(iterator) == &raw mut ffi::PyGen_Type as usize {
         return true;
     }
-    if Itertools::get(py).is_islice(types::address_of(iterator)) {
+    if Layout::of(iterator) == Some(Layout::Slice) {
         let at = iterator.as_ptr();
         // SAFETY: a live object of the exact type that the layout is for; the pointer is null or to a live object.
         let over = unsafe { Bound::from_borrowed_ptr_or_opt(py, (*at.cast::<Sliced>()).iterator) };
@@ -525,12 +638,41 @@ pub fn hands_on(iterator: Any<'_, '_>) -> bool {
             let mut parts = (0..).map_while(|number| over(iterator, number));
             parts.all(|part| hands_on(part.as_borrowed()))
         }
+        Layout::Text
+        | Layout::Chain
+        | Layout::Cycle
+        | Layout::Count
+        | Layout::Map
+        | Layout::Filter
+        | Layout::Starmap => false,
         _ => true,
     }
 }
 
-/// Whether an iterator is of a type whose state is read here.
+/// Whether an iterator is of a type whose state is read here, and all of it: advancing it calls nothing.
 #[must_use]
 pub fn is_known(iterator: Any<'_, '_>) -> bool {
-    Layout::of(iterator).is_some()
+    Layout::of(iterator).is_some() && calling(iterator).is_none()
+}
+
+/// Iterators that call a function for each item. They hold nothing else that changes than the iterators they go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calling {
+    /// It gives what the function returns for an item of each.
+    Map,
+    /// It gives the items for which the function says yes; without one, or with `bool`, those that are true.
+    Filter,
+    /// It gives what the function returns for the parts of an item.
+    Starmap,
+}
+
+/// Whether an iterator is one of these.
+#[must_use]
+pub fn calling(iterator: Any<'_, '_>) -> Option<Calling> {
+    match Layout::of(iterator)? {
+        Layout::Map => Some(Calling::Map),
+        Layout::Filter => Some(Calling::Filter),
+        Layout::Starmap => Some(Calling::Starmap),
+        _ => None,
+    }
 }

@@ -38,7 +38,7 @@ struct Element {
 
 /// An entry of a table that has a key or had one.
 pub(super) struct Entry {
-    at: usize,
+    pub(super) at: usize,
     /// What stands for a removed key where it was removed.
     pub(super) key: *mut ffi::PyObject,
     hash: i64,

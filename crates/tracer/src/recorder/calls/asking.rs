@@ -77,7 +77,9 @@ impl Recorder {
             let questions = anatomy.questions(&code);
             let is_fed_plainly = || {
                 let fed = (code.argcount() > 0).then(|| frame.local(0)).flatten();
-                fed.is_some_and(|fed| iterator::is_known(fed) && !iterator::combines(fed))
+                fed.is_some_and(|fed| {
+                    iterator::is_known(fed) && !iterator::combines(fed) && !iterator::wraps(fed)
+                })
             };
             questions.asks || compares && !questions.yields_answers || !is_fed_plainly()
         });

@@ -12,6 +12,8 @@ use stator_cpython::{Result, generic, ops};
 use stator_guards::GuardKind;
 
 use super::marked::break_message;
+use super::models::compiles_aloud;
+use super::outside_iterators::collected_by;
 use crate::breaks::Reason;
 use crate::functions::{Class, Model, Traits};
 use crate::recorder::notes::above::{Calls, Ends, Looks};
@@ -32,6 +34,9 @@ impl Calls for Recorder {
         self.guard_memo(call);
         if self.is_stopped() {
             return call.natively();
+        }
+        if let Some(result) = self.call_with_all(call) {
+            return result;
         }
         match self.kind(callable) {
             Kind::Function => self.call_function(call),
@@ -308,6 +313,7 @@ impl Recorder {
                 return self.call_is_compiling(call);
             }
             Some(Class::Replaced(_)) | None => {}
+            Some(Class::Pure) if compiles_aloud(call) => {}
             Some(class) => return self.call_class(class, call),
         }
         if let Some(result) = self.call_marked(call) {
@@ -539,11 +545,18 @@ impl Recorder {
                 }
             })
         });
+        let is_function = self.kind(callable) == Kind::Function;
         let result = {
             // `torch.device()` asks the mode of another device.
-            let _native = self.is_under_device().then(|| Suspended::new(frame.py()));
-            call.natively()?
+            let is_alone = is_function || self.is_under_device();
+            let _native = is_alone.then(|| Suspended::new(frame.py()));
+            call.natively()
         };
+        if is_function && result.is_err() {
+            // The frames of the traceback aren't recorded.
+            self.stop(frame, Reason::OperationRaised, heap::name_of(callable));
+        }
+        let result = result?;
         self.note(frame, |state| state.register(result.as_borrowed()));
         Ok(result)
     }
@@ -762,20 +775,6 @@ impl Recorder {
         }
         self.concrete(frame, args, "read by C code");
         call.natively()
-    }
-}
-
-/// What a call makes a list or a tuple of. If that is a generator, whoever makes what it yields is a Python frame, so C
-/// code calls no operation itself.
-fn collected_by<'a, 'py>(
-    callable: Borrowed<'_, 'py>,
-    args: &[Borrowed<'a, 'py>],
-) -> Option<Borrowed<'a, 'py>> {
-    let py = callable.py();
-    let keeps = callable.is(py.get_type::<PyTuple>()) || callable.is(py.get_type::<PyList>());
-    match args {
-        [iterator] if keeps => Some(*iterator),
-        _ => None,
     }
 }
 

@@ -50,7 +50,9 @@ impl Recorder {
                 [_, name, ..],
             ) if is_str(*name) => self.attribute_call(model, call),
             (Model::Iter, [iterable]) => self.iterate(frame, *iterable),
-            (Model::Next, [iterator]) => self.next_item(frame, *iterator, native),
+            (Model::Next, [iterator]) => self
+                .next_calling(frame, *iterator)
+                .unwrap_or_else(|| self.next_item(frame, *iterator, native)),
             (Model::Next, [iterator, default]) => {
                 Ok(self.advance(frame, *iterator)?.unwrap_or_else(|| (*default).to_owned()))
             }
@@ -212,7 +214,9 @@ impl Recorder {
             (Model::DictSlotRead, [dict, key, ..]) => self.read_dict_key(call, *dict, *key),
             (Model::DictRead, [dict, others @ ..]) => self.read_dict(call, *dict, others),
             (Model::SequenceRead, _) => self.read_sequences(call),
-            (Model::ContainerWrite, [_, ..]) => self.container_write(call),
+            (Model::ContainerWrite, [_, ..]) => {
+                self.count_elements(call).unwrap_or_else(|| self.container_write(call))
+            }
             _ => self.unknown(call),
         }
     }
@@ -618,6 +622,14 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Backward
             | Model::TensorBackward
     )
+}
+
+/// Whether `re._compile` prints how it does it.
+pub(super) fn compiles_aloud(call: Call<'_, '_>) -> bool {
+    const DEBUG: i64 = 128;
+    let is_aloud =
+        |flags: &Borrowed<'_, '_>| flags.extract::<i64>().map_or(true, |flags| flags & DEBUG != 0);
+    call.args.get(1).is_some_and(is_aloud)
 }
 
 /// Whether a frame is that of `inspect.unwrap`.

@@ -153,7 +153,9 @@ impl Protocols for Recorder {
         frame: &Frame<'py>,
         iterator: Borrowed<'_, 'py>,
     ) -> Option<Result<Option<Object<'py>>>> {
-        let method = self.special(frame, iterator, "__next__")?;
+        let Some(method) = self.special(frame, iterator, "__next__") else {
+            return self.advance_calling(frame, iterator);
+        };
         let role = Role::Next;
         let result =
             self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &[iterator]));

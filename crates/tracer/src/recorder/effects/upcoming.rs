@@ -6,7 +6,7 @@
 //! over ([`super::iterators`]).
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyFrozenSet, PyRange, PySet, PyString, PyTuple};
 use stator_cpython::heap::iterator::{self, Ahead};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{Gives, GuardKind, Source, SourceId};
@@ -16,6 +16,15 @@ use crate::recorder::notes::effects::{CONTENTS, KEYS, POSITION};
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::{Foreseen, Use};
 use crate::recorder::notes::state::{State, Stop};
+
+/// Whether a container holds the same for good.
+fn is_immutable(container: Borrowed<'_, '_>) -> bool {
+    container.is_instance_of::<PyTuple>()
+        || container.is_exact_instance_of::<PyFrozenSet>()
+        || container.is_exact_instance_of::<PyRange>()
+        || container.is_instance_of::<PyString>()
+        || container.is_instance_of::<PyBytes>()
+}
 
 /// So many items of one iterator are known at most: a longer loop goes on in the next trace, which is for any place in it.
 pub(super) const MOST_ITEMS: usize = 24;
@@ -34,17 +43,20 @@ impl State {
     ) -> Result<Option<Object<'py>>, Stop> {
         let address = iterator.as_ptr() as usize;
         let known = self.foreseen.get(&address).copied();
-        let is_free = known.is_some_and(|known| !known.ended) || !self.is_anybodys(iterator);
+        let is_free = known.is_some() || !self.is_anybodys(iterator);
         let may = is_free && !self.enclosed.is_on() && self.may_foresee(iterator, &mut Vec::new());
         let ahead = if may { iterator::ahead(iterator, 0) } else { Ahead::Unknown };
-        if ahead == Ahead::Unknown || self.program.is_some() {
+        // One that has ended stays so, as long as nobody changes what it went over.
+        let goes_on_again = known.is_some_and(|known| known.ended) && ahead != Ahead::End;
+        if ahead == Ahead::Unknown || goes_on_again || self.program.is_some() {
             return Err(refuse(iterator));
         }
         let mut foreseen = match known {
             Some(known) => known,
             None => {
                 self.read_below(source, iterator)?;
-                Foreseen { guard: self.guards.len(), ..Foreseen::default() }
+                let parts = iterator::parts(iterator);
+                Foreseen { guard: self.guards.len(), parts, ..Foreseen::default() }
             }
         };
         let item = match ahead {
@@ -54,7 +66,7 @@ impl State {
         foreseen.ended = item.is_none();
         foreseen.items += usize::from(item.is_some());
         let (items, ends) = (foreseen.items, foreseen.ended);
-        let kind = GuardKind::Gives(Gives { items, ends, parts: iterator::parts(iterator) });
+        let kind = GuardKind::Gives(Gives { items, ends, parts: foreseen.parts });
         match known {
             Some(known) => self.guards[known.guard].kind = kind,
             None => {
@@ -95,18 +107,27 @@ impl State {
     /// Whether a container is one whose items are found where they are, and this trace has changed nothing of it.
     fn is_left_alone(&mut self, container: Borrowed<'_, '_>) -> bool {
         let is_hidden = self.enclosed.hides(container.as_ptr() as usize);
-        container.is_instance_of::<PyTuple>()
-            || !is_hidden && self.is_plain_container(container) && !self.is_changed(container)
+        let is_set = || container.is_exact_instance_of::<PySet>();
+        is_immutable(container)
+            || !is_hidden
+                && (is_set() || self.is_plain_container(container))
+                && !self.is_changed(container)
     }
 
     /// Knows what an iterator goes over: writes to that are told from others. What it holds stays unread.
     fn read_below(&mut self, source: SourceId, iterator: Borrowed<'_, '_>) -> Result<(), Stop> {
         for (index, part) in gone_over(iterator).into_iter().enumerate() {
             let part = part.as_borrowed();
-            if part.is_instance_of::<PyTuple>() {
+            let is_immutable = is_immutable(part);
+            if is_immutable && !iterator::wraps(iterator) {
                 continue;
             }
             let child = self.sources.intern(Source::Iterated { parent: source, index });
+            if is_immutable {
+                // Another part may be an iterator, or be written to.
+                self.guard_type(child, part);
+                continue;
+            }
             let used = Use { only_adds: true, ..self.moving() };
             self.adopt_for(used, child, part)?;
             if self.source(part).is_none() {

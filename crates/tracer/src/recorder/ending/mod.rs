@@ -1,7 +1,7 @@
 //! How a trace ends: at the call's end, at a break, by an exception.
 //!
 //! `breaking` and `abandoning` end it at an instruction, `deciding` lets it go on behind one with a way out, `outcome` at the end of the call; `effects` are what a replay does beside its writes; `recipes` say how
-//! what is left over is made again, `suspended` does so for generators, `raising` and `exceptions` for what was
+//! what is left over is made again, `suspended` does so for generators, `matches` for what regular expressions find, `raising` and `exceptions` for what was
 //! raised. `risks` and `unrepeatable` find, before it happens, what couldn't be made again.
 //!
 //! The room takes the notes and leaves a [`Traced`](crate::trace::Traced).
@@ -11,6 +11,7 @@ pub(super) mod breaking;
 pub(super) mod deciding;
 pub(super) mod effects;
 pub(super) mod exceptions;
+mod matches;
 pub(super) mod outcome;
 pub(super) mod raising;
 pub(super) mod recipes;

@@ -6,17 +6,19 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::heap::set_table::Table;
+use stator_cpython::heap::types::compares_by_identity;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::{generic, ops, reduced};
 use stator_guards::ObjectId;
 
-use super::exceptions;
 use super::outcome::{Finish, Made};
+use super::{exceptions, matches};
 use crate::breaks::Reason;
 use crate::recipe::{Function, Instance, Items, Recipe, RecipeId, Storage, View};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::Origin;
 use crate::recorder::reads::identity::is_nan;
 
@@ -270,8 +272,25 @@ impl Finish<'_> {
             Kind::Module | Kind::TorchCallable => true,
             Kind::Builtin => !self.state.is_own_method(object),
             Kind::Tuple => heap::is_constant(object),
+            Kind::Object => self.is_known_by_identity(object),
             _ => false,
         }
+    }
+
+    /// Whether an object is hashed by its address, and is this very one in each call: from here on one from outside is
+    /// guarded to be.
+    fn is_known_by_identity(&mut self, object: Borrowed<'_, '_>) -> bool {
+        let state = &mut *self.state;
+        if !compares_by_identity(object) || state.source(object).is_none() {
+            return false;
+        }
+        if !state.is_identity_guarded(object) {
+            if state.know_for_good(object).is_err() {
+                return false;
+            }
+            state.objects.mark(object, Mark::ByIdentity);
+        }
+        true
     }
 
     fn fresh(&mut self, object: Borrowed<'_, '_>, kind: Kind) -> Made<Recipe> {
@@ -337,6 +356,7 @@ impl Finish<'_> {
             }
             Kind::Object if object.is_instance_of::<PyBaseException>() => self.exception(object),
             Kind::Object if heap::is_weak_reference(object) => self.weak_reference(object),
+            Kind::Object if matches::is_match(object) => self.match_again(object),
             Kind::List | Kind::Dict | Kind::Object => self.instance(object),
             Kind::Partial if class.is(&partial(py)?) => self.partial(object),
             Kind::Cell => {

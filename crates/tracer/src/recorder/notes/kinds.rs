@@ -168,6 +168,8 @@ impl Bases {
             c"{}.items()",
             c"reversed([])",
             c"reversed({})",
+            c"reversed({}.values())",
+            c"reversed({}.items())",
             c"iter(int, 0)",
             c"iter(memoryview(b''))",
         ] {

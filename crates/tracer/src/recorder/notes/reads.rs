@@ -103,6 +103,8 @@ pub struct Foreseen {
     pub(in crate::recorder) ended: bool,
     /// Where its guard stands among those of the trace.
     pub(in crate::recorder) guard: usize,
+    /// How many things it went over at first.
+    pub(in crate::recorder) parts: usize,
 }
 
 /// What who finds an object does with it.

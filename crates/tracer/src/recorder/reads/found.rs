@@ -234,20 +234,23 @@ impl State {
     }
 
     /// Whether a function is likely made anew for each call: found below an argument, with a
-    /// closure. Such a function is guarded by its code and parts, any other by its identity.
+    /// closure, or in a `map`. Such a function is guarded by its code and parts, any other by its identity.
     fn is_per_call_function(&self, source: SourceId, object: Borrowed<'_, '_>) -> bool {
-        heap::has_closure(object) && {
-            let mut at = source;
-            loop {
-                match self.sources.get(at) {
-                    Source::Local { .. } => return true,
-                    other => match other.parent() {
-                        Some(parent) => at = parent,
-                        None => return false,
-                    },
+        // That of a `map`, which is one for a call itself.
+        let is_mapped = matches!(self.sources.get(source), Source::Iterated { .. });
+        is_mapped
+            || heap::has_closure(object) && {
+                let mut at = source;
+                loop {
+                    match self.sources.get(at) {
+                        Source::Local { .. } => return true,
+                        other => match other.parent() {
+                            Some(parent) => at = parent,
+                            None => return false,
+                        },
+                    }
                 }
             }
-        }
     }
 
     fn constant_guard(&mut self, object: Borrowed<'_, '_>) -> GuardKind {

@@ -13,6 +13,7 @@ use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{ArrayValues, Changes, Ends, Looks, Operations, Protocols};
 use crate::recorder::notes::call::Call;
+use crate::recorder::notes::effects::{CONTENTS, KEYS};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
 use crate::recorder::notes::state::{Origin, State};
@@ -357,6 +358,9 @@ impl Recorder {
                 state.refuse_own_equality(container)?;
                 state.adopt_deep(container)
             }
+            Kind::Set | Kind::FrozenSet if state.holds_objects(container) => {
+                Err((Reason::Identity, "membership in a set of objects".into()))
+            }
             Kind::Set | Kind::FrozenSet => match state.kind(item) {
                 Kind::Builtin if !state.is_own_method(item) => Ok(()),
                 Kind::Constant
@@ -443,7 +447,7 @@ impl Recorder {
         }
         if self.kind(iterable) == Kind::Iterator
             && self.state.borrow().source(iterable).is_some()
-            && iterator::is_known(iterable)
+            && (iterator::is_known(iterable) || iterator::calling(iterable).is_some())
         {
             // It's its own iterator, and nothing is taken from it here.
             return ops::get_iter(iterable);
@@ -578,6 +582,11 @@ pub(in crate::recorder) fn is_scalar(tensor: Borrowed<'_, '_>) -> bool {
 }
 
 impl State {
+    /// Whether a set from outside holds objects, and was read in its order.
+    fn holds_objects(&self, set: Borrowed<'_, '_>) -> bool {
+        self.reads.has(&(set.as_ptr() as usize, KEYS))
+    }
+
     /// Fails for a set whose order C code is about to read: objects hashed by their addresses come
     /// in another order from run to run.
     pub fn check_order(
@@ -588,6 +597,11 @@ impl State {
             return Ok(());
         }
         if heap::set_items(object).iter().all(|item| heap::is_constant(item.as_borrowed())) {
+            return Ok(());
+        }
+        // One of objects from outside was read in its order.
+        let is_changed = self.written.has(&(object.as_ptr() as usize, CONTENTS));
+        if self.holds_objects(object) && !is_changed {
             return Ok(());
         }
         Err((Reason::Identity, "the order of a set of objects".into()))

@@ -6,7 +6,7 @@
 //! anything else looks at it: [`State::kind`] is asked first, whoever looks.
 
 use pyo3::prelude::*;
-use pyo3::types::{PySet, PyTuple};
+use pyo3::types::{PyFrozenSet, PySet, PyTuple};
 use stator_bytecode::Meaning;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
@@ -14,14 +14,14 @@ use stator_cpython::generic;
 use stator_cpython::heap::types::compares_by_identity;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::opcode::TARGET;
-use stator_guards::{GuardKind, Source, SourceId};
+use stator_guards::{Gives, GuardKind, Source, SourceId};
 use stator_operators::only_adds;
 
 use super::identity::is_nan;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Looks;
-use crate::recorder::notes::effects::CONTENTS;
+use crate::recorder::notes::effects::{CONTENTS, KEYS};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::{Unread, Use};
@@ -136,11 +136,12 @@ impl State {
                 Kind::Type => compares_by_identity(item.as_borrowed()),
                 _ => false,
             };
-            if !items.iter().all(is_plain) {
-                return Err((Reason::Unsupported, "a set of objects from outside".into()));
-            }
+            let all_plain = items.iter().all(is_plain);
             if items.iter().any(|item| is_nan(item.as_borrowed())) {
                 return Err((Reason::Identity, "a set that holds a NaN".into()));
+            }
+            if !all_plain {
+                return self.read_in_order(used, source, object, items);
             }
             // There is one empty tuple, which other guards may speak of.
             let copy = if items.is_empty() {
@@ -163,6 +164,37 @@ impl State {
             self.adopt_element(used, object, index, child, item.as_borrowed())?;
         }
         if kind == Kind::List { Ok(()) } else { self.read_max_length(object) }
+    }
+
+    /// Guards what a set of objects holds, in the order in which it gives it.
+    fn read_in_order(
+        &mut self,
+        used: Use,
+        source: SourceId,
+        set: Borrowed<'_, '_>,
+        items: &[Object<'_>],
+    ) -> Result<(), Stop> {
+        let refuse = || (Reason::Unsupported, "a set of objects from outside".to_string());
+        if !heap::is_exact_set(set) && !set.is_exact_instance_of::<PyFrozenSet>() {
+            return Err(refuse());
+        }
+        for item in items {
+            match self.kind_alone(item.as_borrowed()) {
+                Kind::Constant | Kind::Tensor => {}
+                Kind::Type | Kind::Object if compares_by_identity(item.as_borrowed()) => {}
+                _ => return Err(refuse()),
+            }
+        }
+        let gives = Gives { items: items.len(), ends: true, parts: 0 };
+        self.guard(source, GuardKind::Gives(gives));
+        for (index, item) in items.iter().enumerate() {
+            let child = self.sources.intern(Source::Upcoming { parent: source, index });
+            let used = Use { only_adds: false, ..used };
+            self.adopt_for(used, child, item.as_borrowed())?;
+        }
+        self.note_hashed(set);
+        self.reads.first((set.as_ptr() as usize, KEYS));
+        Ok(())
     }
 
     /// Guards what an outside deque holds: C code is about to look.

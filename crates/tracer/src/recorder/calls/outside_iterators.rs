@@ -1,0 +1,274 @@
+//! `map`, `filter` and `itertools.starmap` from outside, and C functions that take all that an iterator from outside gives.
+//!
+//! `map` and its like hold nothing that changes: the iterators that they go over do. So a step is done here as C code would
+//! do it. Each iterator is advanced as if the program did it, and then the function is called. What they go over, and the
+//! function, are found as parts of them.
+//!
+//! A function such as `list` is given a list of all that the iterator gives, if that's known to be little: it asks for
+//! all of it before it does anything else, or what is done to the items runs no code of the program's.
+
+use pyo3::exceptions::PyStopIteration;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFrozenSet, PyList, PySet, PyString, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::iterator::{self, Ahead, Calling};
+use stator_cpython::heap::types::is_heap;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::raised::Raised;
+use stator_cpython::{Result, ops};
+use stator_evaluator::Role;
+use stator_guards::{Gives, GuardKind, Source};
+
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Calls, Ends};
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::effects::POSITION;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::reads::Use;
+use crate::recorder::notes::state::{State, Stop};
+
+/// So many items are taken by one instruction at most.
+const MOST_ITEMS: usize = 24;
+
+/// What a function asks of the items that it takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// Nothing before it has all of them.
+    First,
+    /// It compares, hashes or adds them meanwhile.
+    Meanwhile,
+}
+
+impl Recorder {
+    /// The next item of a `map` or the like from outside; `None` inside: it has ended. `None`: it's something else.
+    fn step_calling<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Result<Option<Object<'py>>>> {
+        let calling = iterator::calling(iterator)?;
+        if self.is_stopped() || !may_step(iterator) {
+            return None;
+        }
+        let parts = self.note(frame, |state| state.adopt_calling(iterator)).flatten()?;
+        let (function, inner) = parts.split_first()?;
+        Some(match (calling, inner) {
+            (Calling::Map, inner) => self.step_map(frame, function, inner),
+            (Calling::Filter, [inner]) => self.step_filter(frame, function, inner),
+            (Calling::Starmap, [inner]) => self.step_starmap(frame, function, inner),
+            _ => return None,
+        })
+    }
+
+    /// As [`Self::step_calling`], where the end is raised.
+    pub(in crate::recorder) fn next_calling<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let item = self.step_calling(frame, iterator)?;
+        let end = || Raised::set(frame.py(), PyStopIteration::new_err(()));
+        Some(item.and_then(|item| item.ok_or_else(end)))
+    }
+
+    /// As [`Self::step_calling`]; should the function say that there's no item, there is none.
+    pub(super) fn advance_calling<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Result<Option<Object<'py>>>> {
+        let item = self.step_calling(frame, iterator)?;
+        Some(
+            item.or_else(
+                |raised| if ops::is_exhausted(frame.py()) { Ok(None) } else { Err(raised) },
+            ),
+        )
+    }
+
+    fn step_map<'py>(
+        &self,
+        frame: &Frame<'py>,
+        function: &Object<'py>,
+        inner: &[Object<'py>],
+    ) -> Result<Option<Object<'py>>> {
+        let mut items: SmallVec<[Object<'py>; 2]> = SmallVec::new();
+        for iterator in inner {
+            match self.advance(frame, iterator.as_borrowed())? {
+                Some(item) => items.push(item),
+                None => return Ok(None),
+            }
+        }
+        let args: SmallVec<[_; 2]> = items.iter().map(Bound::as_borrowed).collect();
+        let call = Call::new(frame, function.as_borrowed(), &args);
+        self.call_linked(Role::Next, None, call).map(Some)
+    }
+
+    fn step_starmap<'py>(
+        &self,
+        frame: &Frame<'py>,
+        function: &Object<'py>,
+        inner: &Object<'py>,
+    ) -> Result<Option<Object<'py>>> {
+        let Some(items) = self.advance(frame, inner.as_borrowed())? else { return Ok(None) };
+        let items = if items.is_exact_instance_of::<PyTuple>() {
+            items
+        } else {
+            self.stop(frame, Reason::OutsideIterator, "a starmap over other things than tuples");
+            let tuple = frame.py().get_type::<PyTuple>();
+            ops::call(tuple.as_any().as_borrowed(), &[items.as_borrowed()], None)?
+        };
+        let items = heap::tuple_items(items.as_borrowed());
+        let args: SmallVec<[_; 2]> = items.iter().map(Bound::as_borrowed).collect();
+        let call = Call::new(frame, function.as_borrowed(), &args);
+        self.call_linked(Role::Next, None, call).map(Some)
+    }
+
+    fn step_filter<'py>(
+        &self,
+        frame: &Frame<'py>,
+        function: &Object<'py>,
+        inner: &Object<'py>,
+    ) -> Result<Option<Object<'py>>> {
+        let asks_itself = function.is_none() || function.is(frame.py().get_type::<PyBool>());
+        while let Some(item) = self.advance(frame, inner.as_borrowed())? {
+            let answer = if asks_itself {
+                item.clone()
+            } else {
+                self.links.clear();
+                let args = [item.as_borrowed()];
+                self.call_object(Call::new(frame, function.as_borrowed(), &args))?
+            };
+            if self.truth_of(frame, answer.as_borrowed())? {
+                return Ok(Some(item));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a call makes that takes all that an iterator from outside gives. `None`: it does something else, or so much
+    /// isn't known.
+    pub(super) fn call_with_all<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let is_one =
+            |arg: &Borrowed<'_, '_>| iterator::is_known(*arg) || iterator::calling(*arg).is_some();
+        let place = args.iter().take(2).position(is_one)?;
+        let iterator = args[place];
+        let takes = takes_all(callable, place, args.len())?;
+        if names.is_some() && takes == Takes::Meanwhile {
+            return None;
+        }
+        let is_outside = self.note(frame, |state| Ok(state.is_others_iterator(iterator)));
+        if is_outside != Some(true) || !ends_soon(iterator) {
+            return None;
+        }
+        let is_plain = |item: Object<'_>| {
+            matches!(self.kind(item.as_borrowed()), Kind::Constant | Kind::Tensor)
+        };
+        let mut items = (0..).map_while(|passed| iterator::upcoming(iterator, passed));
+        let is_known = iterator::is_known(iterator);
+        if takes == Takes::Meanwhile && !(is_known && items.all(is_plain)) {
+            return None;
+        }
+        let all = PyList::empty(frame.py());
+        loop {
+            match self.advance(frame, iterator) {
+                Ok(Some(item)) => all.append(item).ok()?,
+                Ok(None) => break,
+                Err(raised) => return Some(Err(raised)),
+            }
+        }
+        let all = all.into_any();
+        self.note(frame, |state| {
+            state.set_fresh(all.as_borrowed());
+            Ok(())
+        });
+        let mut args: SmallVec<[_; 4]> = args.iter().copied().collect();
+        args[place] = all.as_borrowed();
+        Some(self.call_object(Call { frame, callable, args: &args, names }))
+    }
+}
+
+impl State {
+    /// The function of a `map` or the like, and the iterators that it goes over, guarded as its parts.
+    fn adopt_calling<'py>(
+        &mut self,
+        iterator: Borrowed<'_, 'py>,
+    ) -> std::result::Result<Option<Vec<Object<'py>>>, Stop> {
+        let Some(source) = self.source(iterator) else { return Ok(None) };
+        if self.enclosed.is_on() || self.program.is_some() {
+            return Ok(None);
+        }
+        let parts: Vec<_> = (0..).map_while(|part| iterator::over(iterator, part)).collect();
+        let slot = (iterator.as_ptr() as usize, POSITION);
+        if !self.reads.has(&slot) {
+            self.reads.first(slot);
+            let gives = Gives { items: 0, ends: false, parts: parts.len() };
+            self.guard(source, GuardKind::Gives(gives));
+        }
+        for (index, part) in parts.iter().enumerate() {
+            let child = self.sources.intern(Source::Iterated { parent: source, index });
+            self.adopt_for(Use::default(), child, part.as_borrowed())?;
+        }
+        Ok(Some(parts))
+    }
+}
+
+/// Whether all that a `map` or the like goes over can be advanced, as far as is known without advancing it.
+fn may_step(calling: Borrowed<'_, '_>) -> bool {
+    let mut inner = (1..).map_while(|part| iterator::over(calling, part));
+    inner.all(|inner| {
+        let inner = inner.as_borrowed();
+        if iterator::calling(inner).is_some() {
+            may_step(inner)
+        } else if iterator::is_known(inner) {
+            iterator::ahead(inner, 0) != Ahead::Unknown
+        } else {
+            ops::is_generator(inner) || is_heap(inner.get_type().as_borrowed())
+        }
+    })
+}
+
+/// Whether an iterator gives a few items, and then ends.
+fn ends_soon(iterator: Borrowed<'_, '_>) -> bool {
+    if iterator::calling(iterator).is_none() {
+        return (0..=MOST_ITEMS).any(|count| iterator::gives(iterator, count, true));
+    }
+    let mut parts = (1..).map_while(|part| iterator::over(iterator, part));
+    parts.any(|part| ends_soon(part.as_borrowed()))
+}
+
+/// How a C function takes what the iterator gives that it's given there, if it takes all of it.
+fn takes_all(callable: Borrowed<'_, '_>, place: usize, count: usize) -> Option<Takes> {
+    let py = callable.py();
+    let is = |object: Option<Bound<'_, PyAny>>| object.is_some_and(|object| callable.is(&object));
+    let builtin = |name| stator_cpython::modules::import(py, "builtins").ok()?.getattr(name).ok();
+    if place == 1 {
+        let joins = py.get_type::<PyString>().getattr("join").ok();
+        return (is(joins) && count == 2).then_some(Takes::First);
+    }
+    if callable.is(py.get_type::<PyList>()) || callable.is(py.get_type::<PyTuple>()) {
+        return (count == 1).then_some(Takes::First);
+    }
+    let holds = callable.is(py.get_type::<PySet>()) || callable.is(py.get_type::<PyFrozenSet>());
+    if holds || ["sum", "min", "max"].iter().any(|name| is(builtin(*name))) {
+        return (count == 1).then_some(Takes::Meanwhile);
+    }
+    is(builtin("sorted")).then_some(Takes::First)
+}
+
+/// What a call makes a list or a tuple of. If that is a generator, whoever makes what it yields is a Python frame, so C
+/// code calls no operation itself.
+pub(super) fn collected_by<'a, 'py>(
+    callable: Borrowed<'_, 'py>,
+    args: &[Borrowed<'a, 'py>],
+) -> Option<Borrowed<'a, 'py>> {
+    let py = callable.py();
+    let keeps = callable.is(py.get_type::<PyTuple>()) || callable.is(py.get_type::<PyList>());
+    match args {
+        [iterator] if keeps => Some(*iterator),
+        _ => None,
+    }
+}
