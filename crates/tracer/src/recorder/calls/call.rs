@@ -1,7 +1,7 @@
 //! Calls: finding the Python function they end in, or the class of the C function.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyRange, PyTuple};
+use pyo3::types::{PyDict, PyRange, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator;

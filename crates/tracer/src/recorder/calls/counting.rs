@@ -25,7 +25,9 @@ impl Recorder {
         let Call { frame, callable, args, .. } = call;
         let &[counter, elements] = args else { return None };
         // Nothing is read of what isn't a counter.
-        if self.state.borrow_mut().kind_alone(counter) != Kind::Dict
+        let [kind, of_elements] =
+            [counter, elements].map(|object| self.state.borrow_mut().kind_alone(object));
+        if kind != Kind::Dict
             || self.origin(counter) == Some(Origin::Fresh)
             || heap::callable_name(callable) != "_count_elements"
         {
@@ -41,11 +43,17 @@ impl Recorder {
                 return None;
             }
         }
-        let is_plain = matches!(
-            self.kind(elements),
-            Kind::List | Kind::Tuple | Kind::Constant | Kind::Dict | Kind::Set | Kind::FrozenSet
-        );
-        let count = elements.len().ok().filter(|count| is_plain && *count <= MOST)?;
+        let keys = match of_elements {
+            Kind::List if heap::is_exact_list(elements) => heap::list_items(elements),
+            Kind::Tuple => heap::tuple_items(elements),
+            Kind::Constant => Vec::new(),
+            _ => return None,
+        };
+        let is_constant = |key: &Object<'py>| heap::is_constant(key.as_borrowed());
+        let count = elements.len().ok().filter(|count| *count <= MOST)?;
+        if !keys.iter().all(is_constant) {
+            return None;
+        }
         let iterator = match self.iterate(frame, elements) {
             Ok(iterator) => iterator,
             Err(raised) => return Some(Err(raised)),
@@ -58,7 +66,6 @@ impl Recorder {
                 Err(raised) => return Some(Err(raised)),
             }
         }
-        let is_constant = |key: &Object<'py>| heap::is_constant(key.as_borrowed());
         if self.is_stopped() || !keys.iter().all(is_constant) {
             return None;
         }

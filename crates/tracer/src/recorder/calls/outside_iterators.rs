@@ -175,7 +175,11 @@ impl Recorder {
         let all = PyList::empty(frame.py());
         loop {
             match self.advance(frame, iterator) {
-                Ok(Some(item)) => all.append(item).ok()?,
+                Ok(Some(item)) => {
+                    if let Err(error) = all.append(item) {
+                        return Some(Err(Raised::set(frame.py(), error)));
+                    }
+                }
                 Ok(None) => break,
                 Err(raised) => return Some(Err(raised)),
             }

@@ -119,7 +119,9 @@ impl State {
         for (index, part) in gone_over(iterator).into_iter().enumerate() {
             let part = part.as_borrowed();
             let is_immutable = is_immutable(part);
-            if is_immutable && !iterator::wraps(iterator) {
+            // The iterator's own type says it, but for sets.
+            let is_known = !part.is_exact_instance_of::<PyFrozenSet>();
+            if is_immutable && is_known && !iterator::wraps(iterator) {
                 continue;
             }
             let child = self.sources.intern(Source::Iterated { parent: source, index });

@@ -38,7 +38,8 @@ impl Recorder {
             }
             if heap::type_name(object) == "Parameter" {
                 // It stays, as a dictionary's key.
-                return state.know_tensor_key(object, false);
+                let refused = |_| (Reason::Identity, "id() of a Parameter".to_string());
+                return state.know_tensor_key(object, false).map_err(refused);
             }
             Err((Reason::Identity, format!("id() of a {}", heap::type_name(object))))
         });
