@@ -97,7 +97,7 @@ ASKED = {
     "Changes": ("effects", "advance_outside is_own_iterator missing_item"),
     "Ends": ("ending", "goes_on_in stop"),
     "Decides": ("ending", "decided is_called_around"),
-    "Arguments": ("operations", "graph_arg"),
+    "Arguments": ("operations", "graph_arg take_left"),
     "Operations": ("operations", "operation"),
     "ArrayValues": (
         "operations",

@@ -4,7 +4,9 @@
 //! an object that was written, in the order of the first writes. What already is as it should be
 //! stays untouched, so that snapshots of it stay valid.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyListMethods, PyString, PyTuple, PyType};
 use smallvec::SmallVec;
 use stator_cpython::heap::function::{Field, value};
@@ -359,6 +361,71 @@ fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult
             continue;
         }
         object.call_method1(name, call.get_slice(1, call.len()))?;
+    }
+    Ok(())
+}
+
+/// What a node may write, by the name that it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Early {
+    /// [`Part::Item`].
+    Item,
+    /// [`Part::Item`] that moves to the end.
+    MovedItem,
+    /// [`Part::Cell`].
+    Cell,
+    /// [`Part::Member`].
+    Member,
+    /// [`Part::Elements`].
+    Elements,
+    /// [`Part::Added`], with nothing taken out.
+    Added,
+}
+
+impl Early {
+    /// Its name in graphs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Item => "item",
+            Self::MovedItem => "moved",
+            Self::Cell => "cell",
+            Self::Member => "member",
+            Self::Elements => "elements",
+            Self::Added => "added",
+        }
+    }
+
+    /// The function that writes one part of an object: given that, the part's name, its key and its value. Without a value
+    /// it deletes.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn function(py: Python<'_>) -> PyResult<Object<'_>> {
+        static MADE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let make = || Ok::<_, PyErr>(wrap_pyfunction!(write_early, py)?.into_any().unbind());
+        MADE.get_or_try_init(py, make).map(|function| function.bind(py).clone())
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (object, part, key, *value))]
+fn write_early<'py>(
+    object: &Bound<'py, PyAny>,
+    part: &str,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyTuple>,
+) -> PyResult<()> {
+    let (object, key) = (object.as_borrowed(), key.as_borrowed());
+    let value = value.get_item(0).ok();
+    let given = || value.clone().ok_or_else(|| PyValueError::new_err("no value"));
+    let is = |known: Early| known.name() == part;
+    match () {
+        () if is(Early::Cell) => set_cell(object, value.as_ref()),
+        () if is(Early::Member) => set_member(object, key, value.as_ref())?,
+        () if is(Early::Elements) => set_elements(object, &given()?)?,
+        () if is(Early::Added) => add_elements(object, &given()?)?,
+        () => set_item(object, key, value.as_ref(), is(Early::MovedItem))?,
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Going back through tensors whose history began before the trace: what that leads to is asked by nodes.
 //!
 //! PyTorch's own notes say it (`grad_fn.next_functions`). A history is *plain* where no code of Python's and no hook is
-//! among them: hooks of gradients, and those of saved tensors (offloading, checkpoints).
+//! among them: hooks of gradients, and those of saved tensors (offloading, checkpoints). Those of leaves may be known.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -49,10 +49,12 @@ pub fn told<T>(py: Python<'_>, back: impl FnOnce() -> T) -> (T, bool) {
 /// What going back through some tensors leads to.
 #[pyclass(frozen, module = "stator._stator")]
 pub struct Past {
-    /// Whether nothing but PyTorch's own code runs on the way, as far as its notes say.
+    /// Whether nothing but PyTorch's own code runs on the way, as far as its notes say, and hooks of the leaves.
     pub is_plain: bool,
     /// The tensors that get gradients.
     pub leaves: Vec<Py<PyAny>>,
+    /// Those of them that have hooks, which aren't PyTorch's own code.
+    pub hooked: Vec<Py<PyAny>>,
     /// Their addresses.
     addresses: FxHashSet<usize>,
 }
@@ -66,6 +68,7 @@ impl Past {
         let mut past = Self {
             is_plain: !may_be_elsewhere(py),
             leaves: Vec::new(),
+            hooked: Vec::new(),
             addresses: FxHashSet::default(),
         };
         let python = modules::import(py, "torch._C")?.getattr("_FunctionBase")?;
@@ -91,8 +94,12 @@ impl Past {
                 break;
             }
             if let Some(leaf) = function.getattr_opt(pyo3::intern!(py, "variable"))? {
-                past.is_plain &= tensor::is_ordinary(leaf.as_borrowed(), false)
-                    && tensor::has_hooks(leaf.as_borrowed()) == Some(false);
+                past.is_plain &= tensor::is_ordinary(leaf.as_borrowed(), false);
+                match tensor::has_hooks(leaf.as_borrowed()) {
+                    Some(false) => {}
+                    Some(true) => past.hooked.push(leaf.clone().unbind()),
+                    None => past.is_plain = false,
+                }
                 past.addresses.insert(leaf.as_ptr() as usize);
                 past.leaves.push(leaf.unbind());
             }
@@ -181,9 +188,18 @@ fn is_sparse(function: &Object<'_>) -> PyResult<bool> {
 }
 
 /// [`Held::Past`](crate::held::Held::Past).
+///
+/// `hooked`: the leaves whose hooks are known.
 #[pyfunction]
-pub fn past(py: Python<'_>, tensors: &Bound<'_, PyTuple>) -> PyResult<Past> {
-    Past::of(py, &tensors.iter().collect::<Vec<_>>())
+pub fn past(
+    py: Python<'_>,
+    tensors: &Bound<'_, PyTuple>,
+    hooked: &Bound<'_, PyTuple>,
+) -> PyResult<Past> {
+    let mut past = Past::of(py, &tensors.iter().collect::<Vec<_>>())?;
+    let is_known = |leaf: &Py<PyAny>| hooked.iter().any(|known| leaf.is(&known));
+    past.is_plain &= past.hooked.iter().all(is_known);
+    Ok(past)
 }
 
 /// [`Held::IsPast`](crate::held::Held::IsPast).

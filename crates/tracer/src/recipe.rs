@@ -39,6 +39,7 @@ use stator_cpython::{modules, ops};
 use stator_graph::{Arg, Graph, NodeId};
 use stator_guards::ObjectId;
 
+pub mod instances;
 mod parts;
 #[cfg(test)]
 mod tests;
@@ -85,9 +86,8 @@ pub enum Recipe {
     FrozenSet(Box<[RecipeId]>),
     /// A set or frozenset, made of its elements, with a table that tells of its history: that decides the order.
     Table(RecipeId, Box<Table>),
-    /// The result of a C class or function that only stores what it is given, and whose arguments
-    /// are known before it is (`slice`, `functools.partial`, `types.MethodType`, `torch.Size`, a
-    /// struct sequence such as `torch.return_types.max`).
+    /// The result of a C class or function that only stores what it is given, and whose arguments are known before it
+    /// is (`slice`, `functools.partial`, `types.MethodType`, `torch.Size`, a struct sequence).
     Call {
         /// The class or function.
         callable: ObjectId,

@@ -79,6 +79,7 @@ impl Recorder {
         };
         self.know_code(call, class.cast::<PyType>().ok()?.as_any().as_borrowed(), given.len())?;
         let lent = self.note(frame, |state| {
+            state.write_early(frame)?;
             state.know_for_good(class)?;
             let mut lent = Vec::new();
             given.iter().try_for_each(|arg| state.give_argument(*arg, frame, &mut lent))?;

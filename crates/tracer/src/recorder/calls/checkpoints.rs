@@ -41,6 +41,7 @@ impl Recorder {
             modules::import(frame.py(), "torch.utils._device").ok()?;
         }
         self.note(frame, |state| {
+            state.write_early(frame)?;
             state.know_for_good(callable)?;
             state.know_hook(*function)?;
             args.iter().try_for_each(|arg| state.give(*arg, frame).map(drop))

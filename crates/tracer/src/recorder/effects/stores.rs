@@ -170,6 +170,9 @@ impl Recorder {
                 self.stop(frame, Reason::OutsideWrite, text);
             }
         }
+        if self.origin(owner) == Some(Origin::Fresh) {
+            self.note(frame, |state| state.write_own(owner));
+        }
         generic::generic_set_attr(owner, name, value)
     }
 

@@ -34,8 +34,19 @@ impl State {
         slot: usize,
         part: impl FnOnce() -> Part,
     ) {
-        let place = self.frames.here();
         self.look_enclosed(object.as_ptr() as usize);
+        self.overwrote(object, source, slot, part);
+    }
+
+    /// As [`State::wrote`]. What code within a node has left in the part may be overwritten.
+    fn overwrote(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        source: SourceId,
+        slot: usize,
+        part: impl FnOnce() -> Part,
+    ) {
+        let place = self.frames.here();
         if self.written.note((object.as_ptr() as usize, slot), place, self.graph.len()) {
             let part = part();
             if self.program.is_some() {
@@ -74,12 +85,17 @@ impl State {
         if deletes {
             self.written.delete_key(&(dict.as_ptr() as usize, slot));
         }
-        self.wrote(dict, source, slot, || Part::Item { key: key.unbind(), moves: false });
+        let is_left = self.enclosed.left().contains(&(dict.as_ptr() as usize, slot));
+        if !is_left || self.enclosed.is_on() {
+            self.look_enclosed(dict.as_ptr() as usize);
+        }
+        self.overwrote(dict, source, slot, || Part::Item { key: key.unbind(), moves: false });
         Ok(())
     }
 
     /// The keys of a dictionary, or their order, are about to change: what it was is read now or never.
     pub(super) fn rekey(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.look_enclosed(dict.as_ptr() as usize);
         self.adopt_keys(dict)?;
         self.written.rekey(dict.as_ptr() as usize, || Keys {
             stored: heap::stored_keys(dict).into_iter().map(Bound::unbind).collect(),
@@ -100,6 +116,9 @@ impl State {
             if self.key_source(key).is_some() {
                 return Ok(());
             }
+        }
+        if self.know_module_key(key)? {
+            return Ok(());
         }
         let detail = format!("an item of a {}", heap::type_name(dict));
         Err((Reason::OutsideWrite, detail))
@@ -236,7 +255,8 @@ impl State {
             if let Part::Elements = effect.part
                 && let Some(unread) = self.unread.get(&(effect.object.as_ptr() as usize))
             {
-                let (before, dropped) = (unread.before.bind(py).len(), unread.dropped);
+                let before = unread.early.unwrap_or_else(|| unread.before.bind(py).len());
+                let dropped = unread.dropped;
                 effect.part = Part::Added { kept: before - dropped, dropped };
             }
         }
@@ -253,7 +273,7 @@ impl State {
     pub fn guard_written_distinct(&mut self) {
         let mut groups: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
         let left = self.enclosed.left().iter().copied();
-        for (object, slot) in self.written.parts().chain(left) {
+        for (object, slot) in self.written.parts().chain(self.written.early()).chain(left) {
             groups.entry(slot).or_default().push(object);
         }
         if self.written.any_dict() {

@@ -9,6 +9,7 @@ use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, CompareOp, Conversion};
 use stator_graph::{Arg, Target};
+use stator_guards::SourceId;
 
 use super::call::Call;
 use super::exits::Asks;
@@ -79,6 +80,15 @@ pub(in crate::recorder) trait Decides {
 pub(crate) trait Arguments {
     /// An argument of an operation as the graph holds it.
     fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> Noted<Arg>;
+
+    /// Reads an entry of an outside dictionary that code within a node has left there, by a node; false: nobody may look.
+    fn take_left(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        source: SourceId,
+        key: Borrowed<'_, '_>,
+        value: Borrowed<'_, '_>,
+    ) -> Noted<bool>;
 }
 
 /// Of `operations`: items and attributes of tensors are operations.

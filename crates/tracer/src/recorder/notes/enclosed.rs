@@ -116,6 +116,10 @@ impl State {
     /// Whether the trace has written a part that is about to be read. Code within a node would read the old value, as
     /// a replay writes behind its graph.
     pub fn has_written(&mut self, slot: &Slot) -> bool {
+        if !self.enclosed.is_on() && self.written.is_part(slot) {
+            // What such code has left there was overwritten.
+            return true;
+        }
         self.look_enclosed(slot.0);
         self.written.has(slot)
     }

@@ -1,6 +1,6 @@
-//! Functions that the trace has made and nodes are given: hooks of tensors, what is checkpointed.
+//! Functions and instances that the trace has made and nodes are given: hooks of tensors, what is checkpointed.
 //!
-//! A replay makes such a function by nodes of its own, before the node that is given it, and its cells, lists and
+//! A replay makes such an object by nodes of its own, before the node that is given it, and its cells, lists and
 //! dictionaries with it. From there on all that speaks of them, recipes too, means what these nodes gave.
 //!
 //! A replay makes them as they were when they were given. So the trace may not change what they hold afterwards: it
@@ -31,11 +31,25 @@ pub struct Given {
 struct Held {
     object: Py<PyAny>,
     contents: Vec<Py<PyAny>>,
+    /// Whether it's an instance of a class of the program's.
+    is_instance: bool,
 }
 
 impl Held {
+    fn of(object: Borrowed<'_, '_>, is_instance: bool) -> Self {
+        let mut held =
+            Self { object: object.to_owned().unbind(), contents: Vec::new(), is_instance };
+        held.contents = held.contents_now(object.py()).into_iter().map(Bound::unbind).collect();
+        held
+    }
+
+    fn contents_now<'py>(&self, py: Python<'py>) -> Vec<Object<'py>> {
+        let object = self.object.bind_borrowed(py);
+        if self.is_instance { instance_contents(object) } else { contents(object) }
+    }
+
     fn is_as_given(&self, py: Python<'_>) -> bool {
-        let now = contents(self.object.bind_borrowed(py));
+        let now = self.contents_now(py);
         now.len() == self.contents.len()
             && now.iter().zip(&self.contents).all(|(now, before)| before.is(now))
     }
@@ -71,6 +85,17 @@ fn contents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
         Some(held) => vec![held],
         None => heap::plain_parts(object),
     }
+}
+
+/// What an instance holds, and its class.
+fn instance_contents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    let mut found = vec![object.get_type().into_any()];
+    if let Peek::Dict(dict) = dict::peek_instance_dict(object) {
+        found.push(dict.clone());
+        found.extend(heap::plain_parts(dict.as_borrowed()));
+    }
+    found.extend(heap::slot_values(object).into_iter().flat_map(|(slot, value)| [slot, value]));
+    found
 }
 
 impl Given {
@@ -112,8 +137,13 @@ impl Given {
     /// A node makes an object, which is kept.
     pub fn add(&mut self, object: Borrowed<'_, '_>, node: NodeId) {
         self.nodes.insert(object.as_ptr() as usize, node);
-        let contents = contents(object).into_iter().map(Bound::unbind).collect();
-        self.kept.push(Held { object: object.to_owned().unbind(), contents });
+        self.kept.push(Held::of(object, false));
+    }
+
+    /// A node makes an instance of a class of the program's, which others fill.
+    pub fn add_instance(&mut self, object: Borrowed<'_, '_>, node: NodeId) {
+        self.nodes.insert(object.as_ptr() as usize, node);
+        self.kept.push(Held::of(object, true));
     }
 
     /// A call hands over an object from outside as it is; its address, unless that is known already.
@@ -147,9 +177,8 @@ impl Given {
         let mut changed = Vec::new();
         for held in &mut self.kept {
             if !held.is_as_given(py) {
-                let object = held.object.bind_borrowed(py);
-                held.contents = contents(object).into_iter().map(Bound::unbind).collect();
-                changed.push(object.as_ptr() as usize);
+                *held = Held::of(held.object.bind_borrowed(py), held.is_instance);
+                changed.push(held.object.as_ptr() as usize);
             }
         }
         changed
@@ -174,7 +203,7 @@ impl State {
         node
     }
 
-    /// A cell, list or dictionary of the trace's own is about to be written.
+    /// A cell, list, dictionary or instance of the trace's own is about to be written.
     pub fn write_own(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
         self.look_enclosed(object.as_ptr() as usize);
         if self.enclosed.is_on() || self.given.node(object).is_none() {

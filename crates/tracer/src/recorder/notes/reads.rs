@@ -82,6 +82,8 @@ pub struct Unread {
     pub used: Use,
     /// How many of these the trace has taken out in front, of a list.
     pub dropped: usize,
+    /// How many it held when a node added to it, if one did.
+    pub early: Option<usize>,
     /// Whether nodes ask what it holds.
     pub is_asked: bool,
 }

@@ -43,6 +43,11 @@ impl Roots {
         self.frames = frames;
     }
 
+    /// Whether the trace began behind a break, in frames of which some haven't left.
+    pub fn are_behind_break(&self) -> bool {
+        self.frames > 0
+    }
+
     /// A fast local holds `value` as the trace begins.
     pub fn hold(&mut self, slot: (usize, usize), source: SourceId, value: Borrowed<'_, '_>) {
         self.unchanged.insert(slot, (source, value.as_ptr() as usize));

@@ -26,6 +26,10 @@ pub struct Keys {
 #[derive(Default)]
 pub struct Written {
     parts: FxHashMap<Slot, usize>,
+    /// The parts that nodes of the graph write.
+    early: FxHashSet<Slot>,
+    /// The tensors that they write there.
+    shown: Vec<Py<PyAny>>,
     keys: FxHashSet<usize>,
     effects: Vec<Effect>,
     classes: Vec<Slot>,
@@ -39,6 +43,11 @@ pub struct Written {
 impl Written {
     /// Whether this trace has written a part.
     pub fn has(&self, slot: &Slot) -> bool {
+        self.parts.contains_key(slot) || self.early.contains(slot)
+    }
+
+    /// Whether a replay writes a part when its graph has run.
+    pub fn is_part(&self, slot: &Slot) -> bool {
         self.parts.contains_key(slot)
     }
 
@@ -68,9 +77,27 @@ impl Written {
         &self.classes
     }
 
-    /// The parts that it has written.
+    /// The parts that it has written, and a replay writes when its graph has run.
     pub fn parts(&self) -> impl Iterator<Item = Slot> {
         self.parts.keys().copied()
+    }
+
+    /// The parts that nodes write.
+    pub fn early(&self) -> impl Iterator<Item = Slot> {
+        self.early.iter().copied()
+    }
+
+    /// The tensors that nodes write to parts: code within later nodes may find them.
+    pub fn shown(&self) -> &[Py<PyAny>] {
+        &self.shown
+    }
+
+    /// A node has written a part as it is now, with these tensors.
+    pub fn write_early(&mut self, slot: &Slot, tensors: impl IntoIterator<Item = Py<PyAny>>) {
+        self.forget(slot);
+        self.rekeyed.remove(&slot.0);
+        self.early.insert(*slot);
+        self.shown.extend(tensors);
     }
 
     /// How often it has written: what was found out is as it was while this is.

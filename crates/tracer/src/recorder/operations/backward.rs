@@ -71,7 +71,7 @@ impl Recorder {
             let bound = args[0].getattr(pyo3::intern!(py, "run_backward")).ok()?;
             Some((leaves, outer, bound))
         });
-        let Some((leaves, outer, bound)) = leaves.filter(|_| are_hooks_known) else {
+        let Some((leaves, mut outer, bound)) = leaves.filter(|_| are_hooks_known) else {
             self.stop(frame, Reason::OpaqueCall, "run_backward");
             return call.natively();
         };
@@ -92,6 +92,9 @@ impl Recorder {
         };
         let target =
             |state: &mut State| state.function_target(bound.as_borrowed(), text.to_owned());
+        if through_python {
+            self.note(frame, |state| state.write_early(frame));
+        }
         let mut has_run = false;
         let elsewhere = is_elsewhere.then(|| Begun::new(py));
         let result = self.operation(frame, target, &args[1..], names, || {
@@ -99,6 +102,8 @@ impl Recorder {
             if through_python {
                 self.note(frame, |state| {
                     state.enclosed.go_back();
+                    // Such code may ask for gradients that come out of what began outside.
+                    state.gradients.outer.extend(outer.take());
                     if accumulates { state.foresee_gradients(&leaves) } else { Ok(()) }
                 });
                 return self.enclose(
@@ -210,14 +215,11 @@ impl Recorder {
         let accumulates = !is_off(7, "accumulate_grad");
         // What else is reached may be another thing in a replay.
         let is_asked = !is_off(if accumulates { 5 } else { 6 }, "");
-        let is_hooked = leaves.iter().any(|leaf| leaf.is_hooked);
         let may_go = {
             let state = self.state.borrow();
             self.session.is_replayed()
                 && !is_asked
-                && !is_hooked
                 && !state.enclosed.is_on()
-                && !state.enclosed.has_functions()
                 && !state.gradients.is_unknown
                 && state.graph.accelerator().is_none()
         };
@@ -239,6 +241,11 @@ impl Recorder {
             }
             let mut found = Leaf { tensor: tensor.clone(), before: None, is_hooked: false };
             found.before = found.gradient();
+            if tensor::has_hooks(tensor.as_borrowed()) != Some(false) {
+                self.state.borrow().source(tensor.as_borrowed())?;
+                found.is_hooked = true;
+                self.note(frame, |state| state.read_hooks(tensor.as_borrowed()))?;
+            }
             if self.state.borrow().source(tensor.as_borrowed()).is_some() {
                 leaves.push(found);
             } else {
@@ -257,7 +264,11 @@ impl Recorder {
             let begun = begun.iter().map(|tensor| state.graph_arg(tensor.as_borrowed()));
             let begun = begun.collect::<std::result::Result<Vec<_>, Stop>>()?;
             let begun = state.graph.tuple(&begun);
-            state.asks_held(frame, Held::Past, &[begun])
+            let hooked = past.hooked.iter();
+            let hooked = hooked.map(|leaf| state.graph_arg(leaf.bind_borrowed(py)));
+            let hooked = hooked.collect::<std::result::Result<Vec<_>, Stop>>()?;
+            let hooked = state.graph.tuple(&hooked);
+            state.asks_held(frame, Held::Past, &[begun, hooked])
         })?;
         let mut outer = Outer { node, known: Default::default(), unknown };
         let (reached, others): (Vec<_>, Vec<_>) =

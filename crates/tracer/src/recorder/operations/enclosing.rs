@@ -63,7 +63,11 @@ fn know_layout(symbols: &mut Symbols, node: NodeId, sizes: Option<Sizes>, stride
 }
 
 /// The tensors that an object is or holds.
-fn tensors_in<'py>(state: &mut State, object: Borrowed<'_, 'py>, found: &mut Vec<Object<'py>>) {
+pub(super) fn tensors_in<'py>(
+    state: &mut State,
+    object: Borrowed<'_, 'py>,
+    found: &mut Vec<Object<'py>>,
+) {
     match state.kind_alone(object) {
         Kind::Tensor => found.push(object.to_owned()),
         Kind::Tuple | Kind::List => {
@@ -89,6 +93,7 @@ impl State {
             tensors_in(self, held.as_borrowed(), &mut tensors);
         }
         given.iter().for_each(|object| tensors_in(self, *object, &mut tensors));
+        tensors.extend(self.written.shown().iter().map(|tensor| tensor.bind(py).clone()));
         let inputs = self.inputs.tensors().iter().map(|input| input.tensor.clone_ref(py));
         let known: Vec<_> =
             inputs.chain(tensors.iter().map(|tensor| tensor.clone().unbind())).collect();

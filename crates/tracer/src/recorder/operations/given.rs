@@ -133,6 +133,31 @@ impl State {
         Ok(true)
     }
 
+    /// Reads an entry of an outside dictionary that code within a node has left there; false: it can't be read by a node.
+    pub(super) fn take_entry(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        source: SourceId,
+        key: Borrowed<'_, '_>,
+        value: Borrowed<'_, '_>,
+    ) -> Noted<bool> {
+        let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
+        let is_left = self.enclosed.left().contains(&slot);
+        if !is_left || self.enclosed.is_on() || self.has_symbols() || !heap::is_exact_dict(dict) {
+            return Ok(false);
+        }
+        let is_known = heap::is_constant(key) || self.key_source(key).is_some();
+        if !is_known || !self.may_take(value) {
+            return Ok(false);
+        }
+        if self.kind_alone(value) == Kind::Tensor && !self.is_of_trace(value) {
+            let args = [Arg::Node(self.object_node(source)), self.key_arg(key)?];
+            let taken = self.graph.call(Target::Operator(Operator::GetItem), &args, None);
+            self.bind_result(taken, value, &[])?;
+        }
+        Ok(true)
+    }
+
     /// Whether the trace knows an object by itself.
     fn is_of_trace(&self, object: Borrowed<'_, '_>) -> bool {
         match self.origin(object) {
@@ -182,12 +207,14 @@ impl State {
         if self.origin(object).is_none() {
             self.set_fresh(object);
         }
-        self.given.add(object, node);
+        if self.given.node(object).is_none() {
+            self.given.add(object, node);
+        }
         Ok(Arg::Node(node))
     }
 
     fn make<'py>(&mut self, object: Borrowed<'_, 'py>, frame: &Frame<'_>) -> Noted<NodeId> {
-        // All of these are of the very classes that make them.
+        // All but instances are of the very classes that make them.
         let class = object.get_type();
         let class = class.as_any().as_borrowed();
         let refuse = || {
@@ -241,7 +268,7 @@ impl State {
                 let stack = self.place(frame);
                 Ok(self.graph.call_with_keywords(target, &args, &names, stack))
             }
-            _ => refuse(),
+            _ => self.make_instance(object, kind, frame)?.map_or_else(refuse, Ok),
         }
     }
 
@@ -332,7 +359,7 @@ impl State {
     }
 
     /// A dictionary whose values are given.
-    fn give_items(&mut self, dict: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<Arg> {
+    pub(super) fn give_items(&mut self, dict: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<Arg> {
         let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
         for (key, value) in heap::dict_items(dict) {
             let key = self.graph_arg(key.as_borrowed())?;

@@ -3,7 +3,7 @@
 //! `tensors` and `operators` execute an operation and note its node; `extremes` are `min` and `max`; `returned` says what is known of a result,
 //! `numbers_given` of numbers that are given as tensors; `checks` and `custom_operators` are operators that
 //! only look. `arrays` are NumPy's generators, `array_values` its arrays and scalars, `array_numbers` scalars that are taken as Python's. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin.
-//! `backward` computes gradients. `enclosing` runs nodes that are code of the program's own, `given` makes what these are given, `hooks` are such code.
+//! `backward` computes gradients. `enclosing` runs nodes that are code of the program's own, `given` and `given_instances` make what these are given, `early_writes` writes what they look at, `hooks` are such code.
 //! `programs` says what an operation may write to in a tensor program.
 //!
 //! An operation is executed once, on the program's own tensors. What its result's shape depends on decides
@@ -17,9 +17,11 @@ pub(super) mod checks;
 pub(super) mod custom_operators;
 pub(super) mod devices;
 pub(super) mod draws;
+mod early_writes;
 pub(super) mod enclosing;
 pub(super) mod extremes;
 pub(super) mod given;
+mod given_instances;
 pub(super) mod hooks;
 pub(super) mod numbers_given;
 pub(super) mod operators;

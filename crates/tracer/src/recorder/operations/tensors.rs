@@ -10,6 +10,7 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_graph::{Arg, Constant, NodeId, Operator, Target, Value};
+use stator_guards::SourceId;
 use stator_operators::Use;
 
 use super::array_numbers::is_typed;
@@ -83,6 +84,16 @@ impl Arguments for State {
                 })
             }
         }
+    }
+
+    fn take_left(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        source: SourceId,
+        key: Borrowed<'_, '_>,
+        value: Borrowed<'_, '_>,
+    ) -> std::result::Result<bool, Stop> {
+        self.take_entry(dict, source, key, value)
     }
 }
 

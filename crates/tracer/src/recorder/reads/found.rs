@@ -4,6 +4,7 @@
 //! very ones. Slots of dictionaries are guarded one by one, as they are read.
 
 use pyo3::prelude::*;
+use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic;
 use stator_cpython::heap::{container, twister};
@@ -13,7 +14,7 @@ use stator_guards::{GuardKind, ObjectId, Source, SourceId, Text};
 use super::identity::is_nan;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Looks;
+use crate::recorder::notes::above::{Arguments, Looks};
 use crate::recorder::notes::effects::KEYS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::inputs::tensor_guard;
@@ -21,6 +22,9 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::{Adopted, Mark, canonical_key};
 use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
+
+/// `CO_NESTED`.
+const NESTED: u32 = 0x10;
 
 impl State {
     /// Takes note of an outside object found at `source`: guards what a replay depends on (value,
@@ -233,24 +237,34 @@ impl State {
         self.guard(globals_source, GuardKind::Is(globals));
     }
 
-    /// Whether a function is likely made anew for each call: found below an argument, with a
-    /// closure, or in a `map`. Such a function is guarded by its code and parts, any other by its identity.
+    /// Whether a function is likely made anew for each call: found below an argument, with a closure; in a frame behind
+    /// a break, by a function around it (a comprehension, too); or in a `map`. Such a function is guarded by its code and
+    /// parts, any other by its identity.
     fn is_per_call_function(&self, source: SourceId, object: Borrowed<'_, '_>) -> bool {
-        // That of a `map`, which is one for a call itself.
-        let is_mapped = matches!(self.sources.get(source), Source::Iterated { .. });
-        is_mapped
-            || heap::has_closure(object) && {
-                let mut at = source;
-                loop {
-                    match self.sources.get(at) {
-                        Source::Local { .. } => return true,
-                        other => match other.parent() {
-                            Some(parent) => at = parent,
-                            None => return false,
-                        },
-                    }
+        match self.sources.get(source) {
+            // That of a `map`, which is one for a call itself.
+            Source::Iterated { .. } => return true,
+            Source::Local { .. } if self.roots.are_behind_break() => {
+                let code = heap::function_code(object);
+                let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+                if code.is_some_and(|code| code.flags() & NESTED != 0) {
+                    return true;
                 }
             }
+            _ => {}
+        }
+        heap::has_closure(object) && {
+            let mut at = source;
+            loop {
+                match self.sources.get(at) {
+                    Source::Local { .. } => return true,
+                    other => match other.parent() {
+                        Some(parent) => at = parent,
+                        None => return false,
+                    },
+                }
+            }
+        }
     }
 
     fn constant_guard(&mut self, object: Borrowed<'_, '_>) -> GuardKind {
@@ -285,6 +299,13 @@ impl State {
         let Some(parent) = self.source(dict) else { return Ok(()) };
         let key = self.objects.canonical(key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
+        if self.enclosed.hides(slot.0)
+            && let Some(value) = value
+            && !self.written.is_part(&slot)
+            && self.take_left(dict, parent, key.as_borrowed(), value)?
+        {
+            return Ok(());
+        }
         if self.has_written(&slot) {
             // It holds what the trace put there.
             return Ok(());

@@ -403,6 +403,10 @@ impl State {
             self.leave_unread(source, list, Use::default());
         }
         let Some(unread) = self.unread.get(&address) else { return Ok(None) };
+        if unread.early.is_some() {
+            // Nodes don't find any more what it held before.
+            return Ok(None);
+        }
         if unread.used.only_adds && !self.written.has(&slot) {
             // Nobody has added to it: a guard is cheaper, until its length changes.
             let length = unread.before.bind(list.py()).len();

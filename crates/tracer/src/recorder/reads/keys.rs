@@ -1,6 +1,8 @@
 //! Keys of dictionaries that are looked up: what a dictionary asks of a key, and what it finds.
 
-use stator_cpython::heap::tensor;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use stator_cpython::heap::{tensor, types};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::GuardKind;
 
@@ -79,6 +81,28 @@ impl State {
         Ok(())
     }
 
+    /// As [`State::know_tensor_key`], for a module: what a program keeps of its layers has them as keys. False: it's none, or
+    /// has an equality of its own.
+    pub fn know_module_key(&mut self, key: Borrowed<'_, '_>) -> Result<bool, Stop> {
+        if self.kind(key) != Kind::Object || !types::compares_by_identity(key) || !is_module(key) {
+            return Ok(false);
+        }
+        let Some(source) = self.source(key) else { return Ok(false) };
+        if !self.is_identity_guarded(key) {
+            let ty = key.get_type();
+            for name in ["__hash__", "__eq__"] {
+                let found = types::lookup_named(&ty, name);
+                let name = PyString::intern(key.py(), name);
+                let found = found.as_ref().map(|found| found.as_borrowed());
+                self.guard_lookup(&ty, name.as_any().as_borrowed(), found)?;
+            }
+            let id = self.object(key);
+            self.guard(source, GuardKind::Is(id));
+            self.objects.mark(key, Mark::ByIdentity);
+        }
+        Ok(true)
+    }
+
     /// Whether a dictionary finds a key by its value, or as the object that it is, without code of a
     /// user's.
     pub fn is_plain_key(&mut self, key: Borrowed<'_, '_>) -> bool {
@@ -95,6 +119,13 @@ impl State {
             _ => false,
         }
     }
+}
+
+/// Whether an object is a module of PyTorch's.
+fn is_module(object: Borrowed<'_, '_>) -> bool {
+    let class = heap::loaded_module(object.py(), "torch.nn")
+        .and_then(|module| module.getattr("Module").ok());
+    class.is_some_and(|class| object.is_instance(&class).unwrap_or(false))
 }
 
 /// Whether a tensor requires a gradient.

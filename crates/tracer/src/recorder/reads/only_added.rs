@@ -78,7 +78,8 @@ impl State {
     /// Leaves the contents of a container unguarded until somebody looks at them.
     pub fn leave_unread(&mut self, source: SourceId, object: Borrowed<'_, '_>, used: Use) {
         let Ok(before) = PyTuple::new(object.py(), heap::elements(object)) else { return };
-        let unread = Unread { source, before: before.unbind(), used, dropped: 0, is_asked: false };
+        let before = before.unbind();
+        let unread = Unread { source, before, used, dropped: 0, early: None, is_asked: false };
         self.unread.insert(object.as_ptr() as usize, unread);
     }
 

@@ -91,6 +91,9 @@ impl Recorder {
         if let Some(value) = self.gradient_state(owner, name, text) {
             return Ok(Found::Value(value));
         }
+        if matches!(text, "is_leaf" | "grad_fn") && self.is_known_leaf(frame, owner) {
+            return ops::get_attr(owner, name).map(Found::Value);
+        }
         if text == "grad"
             && let Some(value) = self.outside_gradient(frame, owner)
         {
@@ -98,6 +101,25 @@ impl Recorder {
         }
         self.stop(frame, Reason::DataRead, format!("attribute {text} of a tensor"));
         ops::get_attr(owner, name).map(Found::Value)
+    }
+
+    /// Whether a tensor from outside is a leaf, which is guarded: leaves alone have a gradient that can be read.
+    fn is_known_leaf<'py>(&self, frame: &Frame<'py>, owner: Borrowed<'_, 'py>) -> bool {
+        let Some(gradient) = tensor::gradient(owner) else { return false };
+        let may_read = self.state.try_borrow().is_ok_and(|state| {
+            let gradients = &state.gradients;
+            let is_changed = gradients.is_unknown
+                || !gradients.outer.is_empty()
+                || gradients.set.contains(&(owner.as_ptr() as usize));
+            state.source(owner).is_some() && (gradients.computed(owner).is_some() || !is_changed)
+        });
+        if !may_read {
+            return false;
+        }
+        let is_computed = self.state.borrow().gradients.computed(owner).is_some();
+        let read = |state: &mut State| state.read_gradient(owner, gradient.as_borrowed());
+        // Those that the trace computes gradients of were leaves before.
+        is_computed || self.note(frame, read).is_some()
     }
 
     /// A tensor's place in a gradient's graph, where it follows from what is recorded or guarded: of a
