@@ -207,6 +207,47 @@ def a_loss_of_the_caller() -> Program:
     return step, change, lambda: gradients(net)
 
 
+def of_the_caller(hooked: bool, later: bool = False) -> Program:
+    """The step knows the leaves, and applies a function of its own to a loss of the caller's."""
+    net, made = network(), []
+    factor = [0.5]
+    if hooked:
+        net[0].weight.register_hook(lambda grad: grad * factor[0])
+
+    def change(call: int) -> None:
+        factor[0] = 0.5 if call < 5 else 2.0
+        out = net(rows(call, 5, 3))
+        if later and call == 4:
+            out.register_hook(lambda grad: grad * 3)
+        if later and call == 6:
+            net[2].weight.register_hook(lambda grad: grad * 5)
+        made[:] = [Clipped.apply(out, 0.5) if later and call == 5 else out]
+
+    def step(x: Tensor) -> Any:
+        for weight in net.parameters():
+            weight.grad = None
+        loss = Clipped.apply(made[0], 0.1 if hooked else 0.2).pow(2).mean()
+        loss.backward()
+        return loss.detach(), net[0].weight.grad.norm()
+
+    return step, change, lambda: gradients(net)
+
+
+@whole
+def a_function_behind_a_history_of_the_caller() -> Program:
+    return of_the_caller(False)
+
+
+@whole
+def a_function_and_a_hook_behind_a_history_of_the_caller() -> Program:
+    return of_the_caller(True)
+
+
+@program
+def a_history_of_the_caller_that_gets_hooks() -> Program:
+    return of_the_caller(True, True)
+
+
 @whole
 def a_graph_break_between() -> Program:
     net = network()
