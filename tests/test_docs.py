@@ -7,6 +7,8 @@ import linecache
 import os
 import re
 import subprocess
+import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,10 +43,19 @@ def examples() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("page", "blocks"), list(examples()))
-def test_examples_run(page: Path, blocks: list[tuple[int, str]]) -> None:
+def test_examples_run(
+    page: Path,
+    blocks: list[tuple[int, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     if page.name == "ray.md":
         pytest.importorskip("ray", reason="Ray isn't installed")
-    names: dict[str, object] = {"__name__": "__main__"}
+    main = types.ModuleType("__main__")
+    names = vars(main)
+    if page.name == "stored.md":
+        monkeypatch.setitem(sys.modules, "__main__", main)
+        monkeypatch.setenv("STATOR_CACHE", str(tmp_path / "cache"))
     for line, text in blocks:
         # Errors show the page's own lines, and traced code can show its source.
         source = "\n" * (line - 1) + text

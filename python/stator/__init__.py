@@ -24,6 +24,7 @@ from stator._dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
 from stator._export import export
 from stator._install import install, installed, uninstall
 from stator._install import read_environment as _install_if_asked
+from stator._kept import KeptTraces
 from stator._logs import LOGS, read_environment, set_logs
 from stator._stator import Compiled, Stats, graph_break, is_compiling
 from stator._stator import __version__ as __version__
@@ -33,6 +34,7 @@ from stator._steering import (
     set_stance,
     substitute_in_graph,
 )
+from stator._storing import load_traces, save_traces
 from stator._warnings import (
     BackendDiffersWarning,
     BackendFailedWarning,
@@ -63,6 +65,7 @@ __all__ = [
     "ExportError",
     "GraphBreakError",
     "InternalErrorWarning",
+    "KeptTraces",
     "LogWarning",
     "NeverCalledWarning",
     "RecompileError",
@@ -84,11 +87,13 @@ __all__ = [
     "installed",
     "is_compiling",
     "list_backends",
+    "load_traces",
     "mark_dynamic",
     "mark_static",
     "maybe_mark_dynamic",
     "register_backend",
     "reset",
+    "save_traces",
     "set_logs",
     "set_stance",
     "stats",

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from stator._background import ended, left, submit
 from stator._config import config
 from stator._internal import from_handler, own_error
+from stator._kept import store
 from stator._progress import log, shown
 from stator._stator import Declined, Job, _while_signals_come
 from stator._suggest import suggest
@@ -193,8 +194,6 @@ def _missing(backend: str) -> str | None:
 
 def _has_stored() -> bool:
     """Whether there is code of earlier starts, which no compiler is needed for."""
-    from stator._fx.store import store
-
     stored = store()
     return stored is not None and not stored.is_empty()
 

@@ -22,10 +22,11 @@ import torch._inductor.config as inductor
 import torch.fx
 
 from background.slow import LONG
+from stator import _kept
 from stator._fx import beside, libraries, process, store
 from stator._fx.libraries import Made
 from stator._fx.modes import Modes
-from stator._fx.store import Store
+from stator._kept import Store
 
 KEY = "0123abcd"
 
@@ -119,7 +120,7 @@ def test_what_is_no_bundle(kind: str, tmp_path: Path) -> None:
 
 def test_a_library_that_cant_be_loaded(stored: Store, caplog: pytest.LogCaptureFixture) -> None:
     assert stored.find(KEY, process._load) is None
-    assert "compiled again" in caplog.text
+    assert "made again" in caplog.text
 
 
 def open_to_others(folder: Path) -> None:
@@ -239,7 +240,7 @@ def test_many_begin_at_once(tmp_path: Path, made: Path) -> None:
     program = """
         import sys, time
         from pathlib import Path
-        from stator._fx.store import Store
+        from stator._kept import Store
         stored, go, made, own = Store(Path(sys.argv[1])), *sys.argv[2:]
         print("ready", flush=True)
         while not Path(go).exists():
@@ -271,7 +272,7 @@ def test_many_begin_at_once(tmp_path: Path, made: Path) -> None:
 
 def test_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def folder() -> Path | None:
-        found = store.store()
+        found = _kept.store()
         return None if found is None else found.folder
 
     monkeypatch.setenv("STATOR_CACHE", "off")

@@ -1,11 +1,12 @@
 //! Arguments of calls. They are small and `Copy`: nested arguments are runs in the graph's pool.
 
 use crate::ids::{NodeId, ObjectId, TextId};
+use serde::{Deserialize, Serialize};
 
 /// A run of arguments in a graph's pool; read it with [`Graph::args`](crate::Graph::args).
 ///
 /// The elements of a nested list always stand before the list itself, so nesting is finite.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgList {
     pub(crate) start: u32,
     pub(crate) len: u32,
@@ -28,7 +29,7 @@ impl ArgList {
 }
 
 /// A value handed to a call, or returned by the graph.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Arg {
     /// What another node made.
     Node(NodeId),
@@ -77,7 +78,7 @@ impl Arg {
 }
 
 /// A Python constant of an exact builtin type.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Constant {
     /// `None`
     None,

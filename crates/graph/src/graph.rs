@@ -8,6 +8,7 @@
 //! What must hold of a finished graph stands in the header of `verify`.
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::arg::{Arg, ArgList, Constant};
 use crate::ids::{NodeId, ObjectId, StackId, TextId};
@@ -17,7 +18,7 @@ use crate::tensor::{Device, DimList, Dtype, TensorMeta, Value};
 use crate::text::Texts;
 
 /// What a call calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
     /// A function, by its qualified name (`torch.nn.functional.linear`) and itself.
     Function {
@@ -49,7 +50,7 @@ pub enum Target {
 }
 
 /// A run of keyword names in a graph's pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeywordList {
     pub(crate) start: u32,
     pub(crate) len: u32,
@@ -72,7 +73,7 @@ impl KeywordList {
 }
 
 /// What a node does.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NodeKind {
     /// Takes a value from outside.
     Placeholder {
@@ -98,7 +99,7 @@ pub enum NodeKind {
 }
 
 /// One step of the trace.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// What it does.
     pub kind: NodeKind,
@@ -111,7 +112,7 @@ pub struct Node {
 }
 
 /// A linear graph of tensor operations.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Graph {
     pub(crate) nodes: Vec<Node>,
     /// How many of them are calls: asked at each call of a compiled function.

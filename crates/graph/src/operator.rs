@@ -3,10 +3,12 @@
 //! Names and templates are those of `torch.fx`'s code generator (`magic_methods` and
 //! `inplace_methods` in `torch/fx/graph.py`).
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! operators {
     ($($(#[$doc:meta])* $variant:ident $name:literal $arity:literal $in_place:literal $template:literal)*) => {
         /// An operator that Python spells with a sign.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Operator {
             $($(#[$doc])* #[doc = concat!("`", $template, "`")] $variant,)*
         }

@@ -4,9 +4,10 @@
 //! through [`Locate`] when somebody asks. The table never keeps a frame or a code object alive.
 
 use crate::ids::StackId;
+use serde::{Deserialize, Serialize};
 
 /// A frame and the instruction it was at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     /// The calling frame, at its call instruction. Always an earlier entry of the table.
     pub parent: Option<StackId>,
@@ -17,7 +18,7 @@ pub struct Frame {
 }
 
 /// The frames of a graph. Nodes of one instruction share one entry.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StackTable {
     frames: Vec<Frame>,
 }

@@ -4,10 +4,11 @@
 //! `aoti_torch_get_dtype` and `aoti_torch_get_device_type` return them, so that reading a tensor's
 //! metadata costs no Python call. PyTorch only ever appends to both lists (they are serialised).
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A tensor's element type, by PyTorch's `ScalarType` code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Dtype(pub i8);
 
 /// Names in the order of the codes.
@@ -102,7 +103,7 @@ impl fmt::Display for Dtype {
 }
 
 /// A device: PyTorch's `DeviceType` code, and an index (negative where it has none).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Device {
     /// The `DeviceType` code.
     pub kind: i8,
@@ -159,7 +160,7 @@ impl fmt::Display for Device {
 
 /// A run of sizes followed by as many strides in a graph's pool; read them with
 /// [`Graph::sizes`](crate::Graph::sizes) and [`Graph::strides`](crate::Graph::strides).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DimList {
     pub(crate) start: u32,
     pub(crate) rank: u32,
@@ -174,7 +175,7 @@ impl DimList {
 }
 
 /// A tensor's metadata at the time of recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorMeta {
     /// The element type.
     pub dtype: Dtype,
@@ -187,7 +188,7 @@ pub struct TensorMeta {
 }
 
 /// What a node made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Value {
     /// The recorder didn't say.
     #[default]

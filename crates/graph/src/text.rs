@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::TextId;
 
 /// The interner: `texts[ids[t].index()] == t` for each string `t` in it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<Arc<str>>", into = "Vec<Arc<str>>")]
 pub(crate) struct Texts {
     ids: FxHashMap<Arc<str>, TextId>,
     texts: Vec<Arc<str>>,
@@ -33,5 +35,18 @@ impl Texts {
 
     pub(crate) fn get(&self, id: TextId) -> Option<&str> {
         self.texts.get(id.index()).map(|text| &**text)
+    }
+}
+
+impl From<Vec<Arc<str>>> for Texts {
+    fn from(texts: Vec<Arc<str>>) -> Self {
+        let ids = texts.iter().enumerate().map(|(index, text)| (text.clone(), TextId::new(index)));
+        Self { ids: ids.collect(), texts }
+    }
+}
+
+impl From<Texts> for Vec<Arc<str>> {
+    fn from(texts: Texts) -> Self {
+        texts.texts
     }
 }

@@ -1,12 +1,13 @@
 //! What a trace that touched an accelerator's tensors depends on besides them.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use crate::Text;
 
 /// What a selected stream is to a program. Which one it is doesn't matter: a replay's operations run on the one that
 /// is selected then, as plain Python's do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stream {
     /// The one that a device has from the start.
     Default,
@@ -15,7 +16,7 @@ pub enum Stream {
 }
 
 /// The selected device of an accelerator, the selected streams of some of its devices, and what else was asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accelerator {
     /// Its name as a device type, such as `cuda`.
     pub kind: Text,

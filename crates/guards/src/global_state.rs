@@ -1,5 +1,6 @@
 //! Facts about process and thread state: what a call reads without being given it.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Facts about process and thread state at a call's entry, in the order of the reader's table.
@@ -19,7 +20,7 @@ pub struct Fact {
 }
 
 /// The value of a fact.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Value {
     /// True or false.
     Bool(bool),

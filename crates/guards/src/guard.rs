@@ -1,11 +1,13 @@
 //! Guards: facts about what a source held when the trace read it.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use crate::refused;
 use crate::{Accelerator, GlobalState, ObjectId, SourceId, TensorGuard, Text};
 
 /// A fact about the object at a source.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Guard {
     /// The slot the fact is about; [`Source::GlobalState`](crate::Source::GlobalState) for
     /// `GuardKind::GlobalState`.
@@ -17,7 +19,7 @@ pub struct Guard {
 }
 
 /// How often an iterator of a builtin type can be advanced, without running code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gives {
     /// How many items it gives at least.
     pub items: usize,
@@ -28,7 +30,7 @@ pub struct Gives {
 }
 
 /// Where a generator stands, and which of its slots hold something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rests {
     /// The unit of its last instruction.
     pub unit: usize,
@@ -47,7 +49,7 @@ pub struct Rests {
 /// Kinds that look into a container (`Length`, `DictKeys`, `KeyAbsent`, ...) and sources that do
 /// check the layout they need themselves (that there *is* a list), but not the exact type: two
 /// exact types may share a layout, so a trace that depends on the type says `TypeIs` as well.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum GuardKind {
     /// The exact type (`Py_TYPE`, not `__class__`).
     TypeIs(ObjectId),
@@ -110,6 +112,7 @@ pub enum GuardKind {
     /// A bound method of a C type was made from a descriptor.
     MethodOf {
         /// Where the definition or the descriptor is that tells it from others.
+        #[serde(with = "refused")]
         made_from: usize,
         /// The descriptor's name.
         name: Text,
@@ -150,7 +153,7 @@ pub enum GuardKind {
         text: Text,
     },
     /// Facts about process and thread state at entry.
-    GlobalState(Arc<GlobalState>),
+    GlobalState(#[serde(with = "refused")] Arc<GlobalState>),
     /// What was selected of an accelerator whose tensors the trace touched.
     /// [`Source::GlobalState`](crate::Source::GlobalState) bears it.
     Accelerator(Arc<Accelerator>),
@@ -158,7 +161,7 @@ pub enum GuardKind {
 
 /// What a guard of kind `Vacant` says of a dictionary: what each module of a model without hooks has
 /// in common, said once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Vacancy {
     /// Keys that aren't there: strings, each with its `repr`.
     pub absent: Box<[(ObjectId, Text)]>,
@@ -168,5 +171,5 @@ pub struct Vacancy {
 
 /// The dictionaries that a guard of kind `AbsentWithin` speaks of, by the keys (strings, each with its
 /// `repr`) at which another one holds them. Each is a `dict`, not an instance of a subclass.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Holders(pub Box<[(ObjectId, Text)]>);

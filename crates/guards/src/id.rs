@@ -1,13 +1,14 @@
 //! Typed indices.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Index of a source in its [`Sources`](crate::Sources); a parent's is smaller than its child's.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SourceId(u32);
 
 /// Index of a Python object in the trace's table of objects, which the tracer owns.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId(u32);
 
 impl SourceId {

@@ -18,6 +18,7 @@ mod global_state;
 mod guard;
 mod id;
 mod print;
+pub mod refused;
 mod source;
 mod tensor;
 

@@ -1,5 +1,6 @@
 //! Sources: the concrete slots a trace read, as a hash-consed forest.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -12,7 +13,7 @@ pub type Text = Arc<str>;
 /// A concrete slot of the call's entry state.
 ///
 /// Texts and names are for printing only: they don't take part in equality ([`Sources::intern`]).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Source {
     /// The bound argument at `index` of the entry frame.
     Local {
@@ -198,7 +199,7 @@ pub enum Source {
 }
 
 /// Fields of a function that its calls don't depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum FunctionField {
     Name,
@@ -235,7 +236,7 @@ impl FunctionField {
 }
 
 /// Fields of a class itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum ClassField {
     Name,
@@ -432,6 +433,26 @@ impl Sources {
     /// other functions as `f.__globals__['name']`. Unset, all print as `G['name']`.
     pub fn set_entry(&mut self, function: SourceId) {
         self.entry = Some(function);
+    }
+
+    /// Which source is the compiled function: see [`Sources::set_entry`].
+    #[must_use]
+    pub fn entry(&self) -> Option<SourceId> {
+        self.entry
+    }
+
+    /// Sources that were stored, with the ids that they had; `None` if one doesn't come behind its parent.
+    #[must_use]
+    pub fn restored(sources: Vec<Source>, entry: Option<SourceId>) -> Option<Self> {
+        let mut restored = Self::with_room(sources.len(), 0);
+        for (index, source) in sources.into_iter().enumerate() {
+            if source.parent().is_some_and(|parent| parent.index() >= index) {
+                return None;
+            }
+            restored.push(source);
+        }
+        restored.entry = entry.filter(|entry| entry.index() < restored.len());
+        Some(restored)
     }
 
     /// The id of `source`, new or old. The text of a source that is already known is dropped.

@@ -1,9 +1,10 @@
 //! The facts of `check_tensor`.
 
 use crate::ObjectId;
+use serde::{Deserialize, Serialize};
 
 /// Metadata of a tensor, as PyTorch's C ABI numbers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorGuard {
     /// The exact Python type (`torch.Tensor`, `Parameter`, a subclass).
     pub python_type: ObjectId,

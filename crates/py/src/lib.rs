@@ -6,6 +6,7 @@ mod federated;
 mod operators;
 mod programs;
 mod steering;
+mod storing;
 mod testing;
 
 use pyo3::prelude::*;
@@ -97,6 +98,7 @@ fn _stator(module: &Bound<'_, PyModule>) -> PyResult<()> {
     programs::register(module)?;
     federated::register(module)?;
     steering::register(module)?;
+    storing::register(module)?;
     stator_tracer::check::testing::register(module)?;
     stator_faults::register(module)?;
     stator_tracer::accelerator::register(module)?;

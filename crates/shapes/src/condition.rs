@@ -1,9 +1,10 @@
 //! Conditions over expressions: how they are built, and what they were in the recorded call.
 
 use crate::{CondId, Context, Error, ExprId, FloatId, Result};
+use serde::{Deserialize, Serialize};
 
 /// A comparison.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Cmp {
     Eq,

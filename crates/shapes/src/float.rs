@@ -3,9 +3,10 @@
 use crate::arith;
 use crate::context::{Node, SymbolData};
 use crate::{Cmp, Context, Error, ExprId, FloatId, Result, SymbolId};
+use serde::{Deserialize, Serialize};
 
 /// An operation on two floats.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum FloatOp {
     Add,
@@ -20,7 +21,7 @@ pub enum FloatOp {
 }
 
 /// An operation on one float.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum FloatUnary {
     Neg,
@@ -36,7 +37,7 @@ pub enum FloatUnary {
 }
 
 /// How a float becomes an integer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Rounding {
     /// `math.floor`
     Floor,

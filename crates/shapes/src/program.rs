@@ -1,5 +1,6 @@
 //! Guards and expressions compiled for calls: plain data, no context needed.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::arith;
@@ -10,7 +11,7 @@ use crate::poly::Poly;
 use crate::{Cmp, CondId, Context, ExprId, Fact, FloatId, FloatOp, FloatUnary, Rounding, SymbolId};
 
 /// An operation on two stacks, one of integers (conditions among them: 0 or 1) and one of floats.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 enum Op {
     Constant(i64),
     Slot(u32),
@@ -40,7 +41,7 @@ enum Op {
 }
 
 /// A guard, the common ones without code.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Check {
     Range {
         slot: u32,
@@ -61,7 +62,7 @@ enum Check {
 }
 
 /// Guards on the integers and floats of a call.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     checks: Box<[Check]>,
     /// For each check the facts that it comes from: for ranges the lower and the upper bound's.

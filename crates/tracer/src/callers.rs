@@ -46,6 +46,13 @@ impl Callers {
         &self.codes
     }
 
+    /// The code objects, and the global variables that each is evaluated with.
+    #[must_use]
+    pub fn pairs(&self, py: Python<'_>) -> Vec<(Py<PyAny>, Py<PyAny>)> {
+        let pairs = self.codes.iter().zip(&self.globals);
+        pairs.map(|(code, globals)| (code.clone_ref(py), globals.clone_ref(py))).collect()
+    }
+
     /// A code object, by its number, and the global variables that it is evaluated with.
     #[must_use]
     pub fn code<'py>(

@@ -50,6 +50,7 @@ mod reports;
 mod resting;
 mod sessions;
 mod stats;
+mod storing;
 mod unknown_torch;
 mod weighing;
 
@@ -65,6 +66,7 @@ use resting::Rest;
 pub use rehearsal::outcome as rehearsal_outcome;
 pub(crate) use reports::graph_break_error;
 pub use stats::Stats;
+pub use storing::{adopt_trace, stored_traces};
 
 /// A function that is traced at its first call and replayed afterwards.
 ///
@@ -372,13 +374,6 @@ impl Compiled {
 }
 
 impl Compiled {
-    /// Every trace, those of resume points included.
-    fn entries(&self) -> Vec<Arc<Entry>> {
-        let mut all: Vec<_> = lock(&self.state).entries.iter().cloned().collect();
-        all.extend(self.points.entries());
-        all
-    }
-
     fn run_natively<'py>(
         &self,
         py: Python<'py>,

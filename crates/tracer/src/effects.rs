@@ -8,6 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyListMethods, PyString, PyTuple, PyType};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{context, dict};
@@ -20,7 +21,7 @@ use crate::recipe::RecipeId;
 use crate::replay::Pass;
 
 /// What a replay writes to one part of an outside object.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Store {
     /// The object's position among the sources that are resolved for a replay.
     pub object: u32,
@@ -33,7 +34,7 @@ pub struct Store {
 }
 
 /// The key of a dictionary's entry.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Key {
     /// A constant.
     Constant(ObjectId),
@@ -56,7 +57,7 @@ impl Key {
 }
 
 /// A part of an object.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Part {
     /// The value at a key of a dictionary.
     Item {

@@ -7,6 +7,7 @@
 
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
 use stator_cpython::object::Borrowed;
 use stator_guards::ObjectId;
 
@@ -14,7 +15,7 @@ use crate::listeners::{self, Kept};
 use crate::recipe::RecipeId;
 
 /// One call of `warnings.warn`, `warnings.warn_explicit` or `Logger._log`.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Emission {
     /// Functions and units of the frames, outermost first.
     pub frames: Box<[(RecipeId, u32)]>,
@@ -35,7 +36,7 @@ pub struct Emission {
 }
 
 /// What is given.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Told<T> {
     /// A warning.
     Warning {

@@ -34,7 +34,7 @@ impl Entries {
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
         self.0.iter()
     }
 

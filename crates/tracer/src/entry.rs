@@ -29,6 +29,7 @@ use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::profit::Estimate;
 use crate::replay::Program;
+use crate::stored::{Stored, store};
 use crate::symbolic::{Part, Symbolic};
 use crate::trace::{Ending, TracebackEntry, Traced};
 use crate::undo;
@@ -311,6 +312,14 @@ impl Entry {
     #[must_use]
     pub fn tier(&self) -> (&'static str, Option<String>) {
         self.parts.tier().unwrap_or_else(|| self.codes.tier())
+    }
+
+    /// The trace as it is stored.
+    ///
+    /// # Errors
+    /// What of it can't be stored.
+    pub fn stored(&self, py: Python<'_>) -> Result<Stored, String> {
+        store(py, &self.traced, |id| self.checker.object(py, id))
     }
 
     /// Number of calls in the graph.

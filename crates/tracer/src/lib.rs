@@ -61,6 +61,7 @@ pub mod resume;
 mod rollback;
 mod sharing;
 pub mod stance;
+pub mod stored;
 mod symbolic;
 pub mod trace;
 mod undo;

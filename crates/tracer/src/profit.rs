@@ -4,6 +4,7 @@
 //! with [`Prices`], which `python -m bench.profit` measures. Where they are wrong, `gauge.rs` finds out. See
 //! "When a graph is too small" in `docs/graph_breaks.md`.
 
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Add, AddAssign};
@@ -154,7 +155,7 @@ impl Tally {
 }
 
 /// What CPython does where a trace is replayed; see [`Tally`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Work {
     instructions: u64,
     frames: u64,

@@ -17,6 +17,7 @@
 //! in which they were met. So recursion goes through immutable containers only, whose depth the
 //! program that was traced went through as well.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use pyo3::exceptions::PyBaseException;
@@ -37,17 +38,19 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall::instance_dict;
 use stator_cpython::{modules, ops};
 use stator_graph::{Arg, Graph, NodeId};
-use stator_guards::ObjectId;
+use stator_guards::{ObjectId, refused};
 
 pub mod instances;
 mod parts;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use parts::Parts;
+pub use view::View;
 
 /// A recipe's place in its [`Recipes`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RecipeId(u32);
 
 impl RecipeId {
@@ -59,7 +62,7 @@ impl RecipeId {
 }
 
 /// How one object is made. Containers name the recipes of what they hold.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Recipe {
     /// An output of the graph, by position.
     Output(u32),
@@ -85,7 +88,7 @@ pub enum Recipe {
     /// An exact frozenset. Elements: as the keys of a dict.
     FrozenSet(Box<[RecipeId]>),
     /// A set or frozenset, made of its elements, with a table that tells of its history: that decides the order.
-    Table(RecipeId, Box<Table>),
+    Table(RecipeId, #[serde(with = "refused")] Box<Table>),
     /// The result of a C class or function that only stores what it is given, and whose arguments are known before it
     /// is (`slice`, `functools.partial`, `types.MethodType`, `torch.Size`, a struct sequence).
     Call {
@@ -129,7 +132,7 @@ pub enum Recipe {
         state: Option<RecipeId>,
     },
     /// A generator that stands still.
-    Generator(Box<Generator>),
+    Generator(#[serde(with = "refused")] Box<Generator>),
     /// A view of a dictionary, or an iterator over a dictionary or set that has passed some entries.
     View {
         /// Which.
@@ -142,7 +145,7 @@ pub enum Recipe {
 }
 
 /// A Python function that the traced program made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Function {
     /// The code object.
     pub code: ObjectId,
@@ -163,89 +166,8 @@ pub struct Generator {
     pub slots: Box<[Option<RecipeId>]>,
 }
 
-/// Objects that show what is in a dictionary or set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
-    /// `d.keys()`
-    Keys,
-    /// `d.values()`
-    Values,
-    /// `d.items()`
-    Items,
-    /// `iter(d)`
-    KeyIterator,
-    /// `iter(d.values())`
-    ValueIterator,
-    /// `iter(d.items())`
-    ItemIterator,
-    /// `iter(s)`
-    SetIterator,
-}
-
-impl View {
-    /// Whether it has a position.
-    fn is_iterator(self) -> bool {
-        !matches!(self, Self::Keys | Self::Values | Self::Items)
-    }
-
-    /// What `object` shows of which container, and how many entries it has passed. `None` for
-    /// other objects, for iterators that have said that there is no more, and for those whose container
-    /// has grown or shrunk behind them, which will raise.
-    pub fn of<'py>(object: Borrowed<'_, 'py>) -> Option<(Self, Object<'py>, usize)> {
-        let py = object.py();
-        let view = match object.get_type().name().ok()?.to_str().ok()? {
-            "dict_keys" => Self::Keys,
-            "dict_values" => Self::Values,
-            "dict_items" => Self::Items,
-            "dict_keyiterator" => Self::KeyIterator,
-            "dict_valueiterator" => Self::ValueIterator,
-            "dict_itemiterator" => Self::ItemIterator,
-            "set_iterator" => Self::SetIterator,
-            _ => return None,
-        };
-        let referents =
-            modules::import(py, "gc").ok()?.call_method1("get_referents", (object,)).ok()?;
-        let container = referents.get_item(0).ok()?;
-        let length = container.len().ok()?;
-        let passed = match view {
-            _ if !view.is_iterator() => 0,
-            _ => {
-                if !container.is_instance_of::<PyDict>() && !container.is_instance_of::<PySet>() {
-                    return None;
-                }
-                // A list of what a copy of the iterator finds; `__length_hint__` knows of no change.
-                let reduced = object.call_method0("__reduce__").ok()?;
-                length - reduced.get_item(1).ok()?.get_item(0).ok()?.len().ok()?
-            }
-        };
-        Some((view, container, passed))
-    }
-
-    fn make<'py>(self, container: &Object<'py>, passed: usize) -> PyResult<Object<'py>> {
-        let dict = |name| {
-            let dict = container.py().get_type::<PyDict>();
-            dict.call_method1(name, (container,))
-        };
-        let iterator = match self {
-            Self::Keys => return dict("keys"),
-            Self::Values => return dict("values"),
-            Self::Items => return dict("items"),
-            Self::KeyIterator => dict("__iter__")?,
-            Self::ValueIterator => dict("values")?.try_iter()?.into_any(),
-            Self::ItemIterator => dict("items")?.try_iter()?.into_any(),
-            Self::SetIterator => {
-                container.py().get_type::<PySet>().call_method1("__iter__", (container,))?
-            }
-        };
-        for _ in 0..passed {
-            drop(iterator.call_method0("__next__")?);
-        }
-        Ok(iterator)
-    }
-}
-
 /// An instance of a Python class.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Instance {
     /// The class.
     pub class: ObjectId,
@@ -260,7 +182,7 @@ pub struct Instance {
 }
 
 /// What the C part of an instance holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub enum Items {
     /// Nothing.
     #[default]
@@ -275,7 +197,7 @@ pub enum Items {
 
 /// The C class below a Python class: it makes the instance and holds its items. The order is that
 /// of [`Storage::ALL`] and of the tables in [`Classes`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
     /// `object`: nothing but attributes and slots.
     Plain,
@@ -395,7 +317,7 @@ fn is_python_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
 }
 
 /// The recipes of one state.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Recipes {
     recipes: Vec<Recipe>,
 }

@@ -2,15 +2,16 @@
 //! compiled conditions on them.
 
 use pyo3::types::{PyFloat, PyInt};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use stator_cpython::heap::tensor;
 use stator_cpython::heap::twister::{self, Draw, Drawn};
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::SourceId;
+use stator_guards::{SourceId, refused};
 use stator_shapes::Program;
 
 /// A number that a symbol stands for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Slot {
     /// Where the object is found.
     pub source: SourceId,
@@ -19,7 +20,7 @@ pub struct Slot {
 }
 
 /// What of an object is a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// An int itself.
     Integer,
@@ -34,11 +35,11 @@ pub enum Part {
     /// No part: data decides it in the middle of the trace. An entry has none.
     Middle,
     /// What a random generator gives after so many words of its own.
-    Drawn(u32, Draw),
+    Drawn(u32, #[serde(with = "refused")] Draw),
 }
 
 /// A fact, compiled.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fact {
     /// The guard that says it; none for bounds that go without saying.
     pub guard: Option<usize>,
@@ -49,7 +50,7 @@ pub struct Fact {
 }
 
 /// What an entry knows of symbols.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Symbolic {
     /// One slot for each symbol.
     pub slots: Box<[Slot]>,

@@ -3,7 +3,7 @@
 What comes back is a library: the program never runs a line of Inductor's Python code, neither while
 it is compiled nor when it runs. The process gets the graph as a `torch.fx` module, what its inputs
 are like, and the settings of this process; it ends with this one. The library is stored for the
-next start (`stator._fx.store`).
+next start (`stator._kept`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from stator._fx.graphs import Code
 from stator._fx.libraries import Look, Made, code_of
 from stator._fx.modes import Modes
 from stator._fx.sent import pack
-from stator._fx.store import key_of, store
+from stator._fx.store import key_of
 from stator._fx.tied import Pair, code_of_pair
+from stator._kept import store
 from stator.errors import BackendError
 
 _PROGRAM = "import os; os.nice(5); from stator._fx.compiler import main; main()"

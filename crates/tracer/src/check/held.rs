@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use stator_cpython::heap::weak::Liveness;
 use stator_cpython::heap::{Any, constant, container};
 use stator_guards::{Guard, GuardKind, ObjectId, Objects, Source, Sources};
@@ -165,6 +166,28 @@ impl Held {
         match self.known(id)? {
             Known::Constant(object) => Ok(object),
             _ => Err(unknown(id)),
+        }
+    }
+
+    /// A mentioned object, of a set a tuple of its elements; `None` if it has died.
+    pub(super) fn object(
+        &self,
+        py: Python<'_>,
+        id: ObjectId,
+        liveness: &Liveness,
+    ) -> Option<Py<PyAny>> {
+        let alive = |address| Some(liveness.get(py, address)?.unbind());
+        match self.known(id).ok()? {
+            Known::Constant(object) => Some(object.clone_ref(py)),
+            Known::Identity(address) => alive(*address),
+            Known::Set(set) => {
+                let items = set.items.iter().map(|item| match item {
+                    Key::Constant(object) => Some(object.clone_ref(py)),
+                    Key::Known(address) => alive(*address),
+                });
+                let items = items.collect::<Option<Vec<_>>>()?;
+                Some(PyTuple::new(py, items).ok()?.into_any().unbind())
+            }
         }
     }
 

@@ -237,6 +237,11 @@ impl Checker {
         self.held.constant(id).ok()
     }
 
+    /// An object that guards or sources mention, if it is alive.
+    pub fn object(&self, py: Python<'_>, id: stator_guards::ObjectId) -> Option<Py<PyAny>> {
+        self.held.object(py, id, &self.liveness)
+    }
+
     /// The guard, printed: one or two lines.
     #[must_use]
     pub fn print(&self, py: Python<'_>, sources: &Sources, guard: &Guard) -> Vec<String> {

@@ -88,6 +88,8 @@ pub struct Traced {
     pub draws: Option<Draws>,
     /// What `torch.compiler.is_compiling()` answered, if it was asked.
     pub asked: Option<bool>,
+    /// What it has looked at that is another thing in each process.
+    pub of_process: Option<&'static str>,
     /// What CPython does for it.
     pub work: Work,
 }

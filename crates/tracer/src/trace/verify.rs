@@ -217,6 +217,7 @@ mod tests {
             locks: Box::default(),
             draws: None,
             asked: None,
+            of_process: None,
             work: Work::default(),
         }
     }

@@ -336,6 +336,7 @@ impl<'s> Finish<'s> {
             locks,
             draws: state.claims.draws.map(|(_, draws)| draws),
             asked: state.asked,
+            of_process: state.of_process,
             work: Work::default(),
         })
     }

@@ -120,6 +120,8 @@ pub struct State {
     pub roots: Roots,
     /// What `torch.compiler.is_compiling()` answered, if the trace asked.
     pub asked: Option<bool>,
+    /// What was looked at that is another thing in each process, if anything was.
+    pub of_process: Option<&'static str>,
     /// What a replay takes at its beginning.
     pub claims: Claims,
     kinds: Kinds,
@@ -196,6 +198,7 @@ impl State {
             frames: Frames::with_room(room.locations),
             roots: Roots::default(),
             asked: None,
+            of_process: None,
             claims: Claims::default(),
             kinds: Kinds::new(py)?,
             reads: Reads::with_room(room.sources, room.read_slots),

@@ -6,9 +6,11 @@
 //! constants follow from their values, except that of NaN, which is an address too.
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyComplex, PyComplexMethods, PyFloat};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::Conversion;
 use stator_guards::GuardKind;
@@ -30,6 +32,9 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let is_key = self.keys_memo(frame);
         self.note(frame, |state| {
+            if !is_key && !unwraps(frame) {
+                state.of_process.get_or_insert("it asks where an object lies");
+            }
             if is_key || is_immortal(object) || state.is_identity_guarded(object) {
                 return Ok(());
             }
@@ -62,7 +67,12 @@ impl Recorder {
             let hash = self.python_converted(frame, object, "__hash__", Conversion::Hash);
             return hash.unwrap_or_else(native);
         }
-        self.note(frame, |state| state.check_hash(object));
+        self.note(frame, |state| {
+            state
+                .of_process
+                .get_or_insert("it asks for a hash, which is another one in each process");
+            state.check_hash(object)
+        });
         native()
     }
 }
@@ -127,4 +137,15 @@ impl State {
             )),
         }
     }
+}
+
+/// Whether a frame is one of `inspect.unwrap`, which asks where functions lie to know them again, and nothing else.
+fn unwraps(frame: &Frame<'_>) -> bool {
+    static UNWRAP: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
+    let py = frame.py();
+    let known = UNWRAP.get_or_init(py, || {
+        let inspect = modules::import(py, "inspect").ok()?;
+        Some(inspect.getattr("unwrap").ok()?.getattr("__code__").ok()?.unbind())
+    });
+    known.as_ref().is_some_and(|code| frame.code().object().is(code.bind(py)))
 }

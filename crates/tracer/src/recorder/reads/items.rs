@@ -1,6 +1,7 @@
 //! Items, iteration and unpacking.
 
 use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
@@ -596,7 +597,15 @@ impl State {
         if !matches!(self.kind(object), Kind::Set | Kind::FrozenSet) {
             return Ok(());
         }
-        if heap::set_items(object).iter().all(|item| heap::is_constant(item.as_borrowed())) {
+        let items = heap::set_items(object);
+        if items.iter().all(|item| heap::is_constant(item.as_borrowed())) {
+            let is_number = |item: &Object<'_>| {
+                item.is_exact_instance_of::<PyInt>() || item.is_exact_instance_of::<PyFloat>()
+            };
+            if !items.iter().all(is_number) {
+                self.of_process
+                    .get_or_insert("it reads a set in an order that each process has its own of");
+            }
             return Ok(());
         }
         // One of objects from outside was read in its order.

@@ -1,0 +1,88 @@
+//! Views of dictionaries, and iterators over dictionaries and sets.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PySet};
+use serde::{Deserialize, Serialize};
+use stator_cpython::modules;
+use stator_cpython::object::{Borrowed, Object};
+
+/// Objects that show what is in a dictionary or set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum View {
+    /// `d.keys()`
+    Keys,
+    /// `d.values()`
+    Values,
+    /// `d.items()`
+    Items,
+    /// `iter(d)`
+    KeyIterator,
+    /// `iter(d.values())`
+    ValueIterator,
+    /// `iter(d.items())`
+    ItemIterator,
+    /// `iter(s)`
+    SetIterator,
+}
+
+impl View {
+    /// Whether it has a position.
+    pub(super) fn is_iterator(self) -> bool {
+        !matches!(self, Self::Keys | Self::Values | Self::Items)
+    }
+
+    /// What `object` shows of which container, and how many entries it has passed. `None` for
+    /// other objects, for iterators that have said that there is no more, and for those whose container
+    /// has grown or shrunk behind them, which will raise.
+    pub fn of<'py>(object: Borrowed<'_, 'py>) -> Option<(Self, Object<'py>, usize)> {
+        let py = object.py();
+        let view = match object.get_type().name().ok()?.to_str().ok()? {
+            "dict_keys" => Self::Keys,
+            "dict_values" => Self::Values,
+            "dict_items" => Self::Items,
+            "dict_keyiterator" => Self::KeyIterator,
+            "dict_valueiterator" => Self::ValueIterator,
+            "dict_itemiterator" => Self::ItemIterator,
+            "set_iterator" => Self::SetIterator,
+            _ => return None,
+        };
+        let referents =
+            modules::import(py, "gc").ok()?.call_method1("get_referents", (object,)).ok()?;
+        let container = referents.get_item(0).ok()?;
+        let length = container.len().ok()?;
+        let passed = match view {
+            _ if !view.is_iterator() => 0,
+            _ => {
+                if !container.is_instance_of::<PyDict>() && !container.is_instance_of::<PySet>() {
+                    return None;
+                }
+                // A list of what a copy of the iterator finds; `__length_hint__` knows of no change.
+                let reduced = object.call_method0("__reduce__").ok()?;
+                length - reduced.get_item(1).ok()?.get_item(0).ok()?.len().ok()?
+            }
+        };
+        Some((view, container, passed))
+    }
+
+    pub(super) fn make<'py>(self, container: &Object<'py>, passed: usize) -> PyResult<Object<'py>> {
+        let dict = |name| {
+            let dict = container.py().get_type::<PyDict>();
+            dict.call_method1(name, (container,))
+        };
+        let iterator = match self {
+            Self::Keys => return dict("keys"),
+            Self::Values => return dict("values"),
+            Self::Items => return dict("items"),
+            Self::KeyIterator => dict("__iter__")?,
+            Self::ValueIterator => dict("values")?.try_iter()?.into_any(),
+            Self::ItemIterator => dict("items")?.try_iter()?.into_any(),
+            Self::SetIterator => {
+                container.py().get_type::<PySet>().call_method1("__iter__", (container,))?
+            }
+        };
+        for _ in 0..passed {
+            drop(iterator.call_method0("__next__")?);
+        }
+        Ok(iterator)
+    }
+}

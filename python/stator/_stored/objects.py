@@ -1,0 +1,369 @@
+"""The objects of a trace as text, by which another process finds what stands in their places.
+
+A constant is written as itself. Anything else is written as where it is (a module that is imported,
+and steps from there) and what it stands for (`digests`). Where nothing is found, or something else,
+the trace isn't used.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from stator._stator import Compiled
+from stator._stored.digests import Digests
+
+__all__ = ["ChangedError", "Form", "NotStorableError", "Reader", "Writer"]
+
+Form: TypeAlias = list[Any]
+"""What JSON can write."""
+
+Step: TypeAlias = list[Any]
+"""A kind of step, and which, if there are several: see `_STEPS`."""
+
+
+class NotStorableError(Exception):
+    """An object can't be found again by another process."""
+
+
+class ChangedError(Exception):
+    """An object isn't there any more, or is another one."""
+
+
+_NAMED = {"None": None, "True": True, "False": False, "...": ..., "NotImplemented": NotImplemented}
+
+_TORCHS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
+
+_DEPTH = 6
+"""How many steps lead from what a name says to what is looked for: decorators within decorators."""
+
+
+_STEPS: dict[str, Callable[[Any, Any], object]] = {
+    "in": lambda value, name: vars(value)[name],
+    "member": lambda value, name: value._member_map_[name],
+    "wrapped": lambda value, _: value.__wrapped__,
+    "function": lambda value, _: value.__func__,
+    "cell": lambda value, index: value.__closure__[index].cell_contents,
+    "default": lambda value, index: value.__defaults__[index],
+    "code": lambda value, _: value.__code__,
+    "globals": lambda value, _: value.__globals__,
+    "constant": lambda value, index: value.co_consts[index],
+    "accessor": lambda value, name: getattr(value, name),
+    "partial": lambda value, _: value.func,
+}
+
+
+def _around(value: Any) -> Iterator[Step]:
+    """The steps that lead on from an object whose name was found."""
+    if isinstance(value, types.CodeType):
+        for index, constant in enumerate(value.co_consts):
+            if isinstance(constant, types.CodeType):
+                yield ["constant", index]
+    elif isinstance(value, types.FunctionType):
+        yield ["code", None]
+        if "__wrapped__" in vars(value):
+            yield ["wrapped", None]
+        for index in range(len(value.__closure__ or ())):
+            yield ["cell", index]
+        for index in range(len(value.__defaults__ or ())):
+            yield ["default", index]
+    elif isinstance(value, (staticmethod, classmethod, types.MethodType)):
+        yield ["function", None]
+    elif isinstance(value, property):
+        for name in ("fget", "fset", "fdel"):
+            yield ["accessor", name]
+    elif isinstance(value, functools.partial):
+        yield ["partial", None]
+    elif isinstance(value, (Compiled, functools._lru_cache_wrapper)):
+        yield ["wrapped", None]
+
+
+def _taken(value: object, step: Step) -> object:
+    return _STEPS[step[0]](value, step[1])
+
+
+class Writer:
+    """Writes objects of the traces of one function."""
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self._function = function
+        self._digests = Digests()
+        self._written: dict[int, tuple[object, Form]] = {}
+        self._functions: dict[int, types.FunctionType] = {}
+
+    def know(self, objects: Sequence[object]) -> None:
+        """Code is found by the functions among some objects: it needn't have their names."""
+        for value in objects:
+            if isinstance(value, types.FunctionType):
+                self._functions[id(value.__code__)] = value
+
+    def write_code(self, code: types.CodeType, names: dict[str, Any]) -> list[Form]:
+        """The forms of a code object and of the global variables that it is evaluated with."""
+        form = self.write(code)
+        try:
+            return [form, self.write(names)]
+        except NotStorableError:
+            # A function that was made from a text may have variables of its own.
+            kind, root, steps, _ = form
+            if steps[-1] != ["code", None]:
+                raise
+            return [form, [kind, root, [*steps[:-1], ["globals", None]], self._digests.of(names)]]
+
+    def write(self, value: Any) -> Form:
+        """The form of an object. Raises NotStorableError if another process can't find it again."""
+        if id(value) not in self._written:
+            self._written[id(value)] = (value, self._form(value))
+        return self._written[id(value)][1]
+
+    def _form(self, value: Any) -> Form:
+        kind = type(value)
+        for name, named in _NAMED.items():
+            if value is named:
+                return ["named", name]
+        if kind is int:
+            return ["int", str(value)]
+        if kind is float:
+            return ["float", value.hex()]
+        if kind is complex:
+            return ["complex", value.real.hex(), value.imag.hex()]
+        if kind is str:
+            return ["str", value]
+        if kind is bytes:
+            return ["bytes", value.hex()]
+        if kind is tuple:
+            return ["tuple", *map(self.write, value)]
+        if kind is slice:
+            return ["slice", *map(self.write, (value.start, value.stop, value.step))]
+        if kind is range:
+            return ["range", value.start, value.stop, value.step]
+        if kind is torch.Size:
+            return ["size", *value]
+        if kind is torch.device:
+            return ["device", str(value)]
+        if isinstance(value, _TORCHS):
+            return ["torch", str(value).removeprefix("torch.")]
+        if value is torch.default_generator:
+            return ["torch", "default_generator"]
+        if isinstance(value, torch._ops._OpNamespace):
+            return ["operators", value.name]
+        if isinstance(value, types.ModuleType):
+            if sys.modules.get(value.__name__) is not value:
+                raise NotStorableError(f"the module {value.__name__} isn't in sys.modules")
+            return ["module", value.__name__]
+        if isinstance(value, dict):
+            return self._globals(value)
+        if isinstance(value, torch._ops.OpOverloadPacket):
+            return ["operator", value._qualified_op_name, None]
+        if isinstance(value, torch._ops.OpOverload):
+            return ["operator", value._schema.name, value._overloadname]
+        function = self._functions.get(id(value))
+        if function is not None:
+            kind, root, steps, _ = self.write(function)
+            return [kind, root, [*steps, ["code", None]], self._digests.of(value)]
+        for root, start, names in self._starts(value):
+            steps = self._way(value, start, names)
+            if steps is not None:
+                return ["found", root, steps, self._digests.of(value)]
+        raise NotStorableError(f"{_shown(value)} has no name by which it is found")
+
+    def _globals(self, value: dict[str, Any]) -> Form:
+        module = sys.modules.get(str(value.get("__name__")))
+        if module is None or vars(module) is not value:
+            raise NotStorableError("a dictionary isn't that of a module")
+        return ["globals", module.__name__]
+
+    def _starts(self, value: Any) -> Iterator[tuple[str | None, object, list[str]]]:
+        """Modules where an object may be, and the names on the way. None: the compiled function."""
+        yield None, self._function, []
+        for module, qualname in _places(value):
+            found = sys.modules.get(module)
+            if found is not None:
+                yield module, found, qualname.split(".<locals>")[0].split(".")
+                # What a function has made and a module holds is there under any name.
+                for name, held in list(vars(found).items()):
+                    if held is value:
+                        yield module, found, [name]
+
+    def _way(self, value: object, start: object, names: list[str]) -> list[Step] | None:
+        """The steps from a module to an object; None: it isn't there."""
+        steps: list[Step] = []
+        for name in names:
+            try:
+                start = _taken(start, ["in", name])
+            except (KeyError, TypeError):
+                return None
+            steps.append(["in", name])
+        if isinstance(value, enum.Enum):
+            steps.append(["member", value.name])
+            return steps if _at(start, steps[-1]) is value else None
+        ways = [(start, steps)]
+        seen = set()
+        for _ in range(_DEPTH):
+            further = []
+            for found, way in ways:
+                if found is value:
+                    return way
+                if id(found) not in seen:
+                    seen.add(id(found))
+                    further += [(_at(found, step), [*way, step]) for step in _around(found)]
+            ways = further
+        return None
+
+
+def _function_of(value: Any) -> types.FunctionType | None:
+    """The function that an entry of a class was made of: it has its name."""
+    if isinstance(value, property):
+        value = value.fget or value.fset or value.fdel
+    elif isinstance(value, functools.cached_property):
+        value = value.func
+    elif isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    return value if isinstance(value, types.FunctionType) else None
+
+
+def _entries(value: object) -> Iterator[tuple[str, str]]:
+    """The places of an entry of a class, or of its code, whatever these say of themselves."""
+    for module, found in list(sys.modules.items()):
+        for name, held in list(vars(found).items()):
+            if issubclass(type(held), type) and held.__module__ == module:
+                for attribute, entry in list(vars(held).items()):
+                    function = _function_of(entry)
+                    if (
+                        value is entry
+                        or value is function
+                        or value is getattr(function, "__code__", 0)
+                    ):
+                        yield module, f"{name}.{attribute}"
+
+
+def _places(value: Any) -> Iterator[tuple[str, str]]:
+    """The modules where an object may be, each with the name that it may have there."""
+    short = str(getattr(value, "__name__", ""))
+    name = str(getattr(value, "__qualname__", short))
+    module = str(getattr(value, "__module__", None))
+    receiver = getattr(value, "__self__", None)
+    function = _function_of(value)
+    if function is not None:
+        yield str(function.__module__), function.__qualname__
+    elif isinstance(value, types.CodeType):
+        for module, found in list(sys.modules.items()):
+            if getattr(found, "__file__", None) == value.co_filename:
+                yield module, value.co_qualname
+    elif isinstance(value, enum.Enum):
+        yield module, type(value).__qualname__
+    elif (owner := getattr(value, "__objclass__", None)) is not None:
+        yield owner.__module__, f"{owner.__qualname__}.{value.__name__}"
+        for known, held in vars(types).items():
+            if held is owner:
+                yield "types", f"{known}.{value.__name__}"
+    elif isinstance(receiver, type):
+        yield receiver.__module__, f"{receiver.__qualname__}.{value.__name__}"
+    else:
+        yield module, name
+        if isinstance(value, type):
+            yield "types", name
+    # Modules hold what others have made, and what says nothing of where it is.
+    for known, found in list(sys.modules.items()):
+        if short and vars(found).get(short) is value:
+            yield known, short
+    if isinstance(value, (types.CodeType, types.FunctionType, staticmethod, classmethod)):
+        yield from _entries(value)
+
+
+def _at(value: object, step: Step) -> object:
+    """What a step leads to; itself, if it leads nowhere."""
+    try:
+        return _taken(value, step)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return value
+
+
+class Reader:
+    """Finds the objects again that a `Writer` has written."""
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self._function = function
+        self._digests = Digests()
+
+    def read(self, form: Form) -> Any:
+        """The object. Raises ChangedError if there is none, or another one."""
+        kind, *rest = form
+        match kind:
+            case "named":
+                return _NAMED[rest[0]]
+            case "int":
+                return int(rest[0])
+            case "float":
+                return float.fromhex(rest[0])
+            case "complex":
+                return complex(*map(float.fromhex, rest))
+            case "str":
+                return sys.intern(rest[0])
+            case "bytes":
+                return bytes.fromhex(rest[0])
+            case "tuple":
+                return tuple(map(self.read, rest))
+            case "slice":
+                return slice(*map(self.read, rest))
+            case "range":
+                return range(*rest)
+            case "size":
+                return torch.Size(rest)
+            case "device":
+                return torch.device(rest[0])
+            case "torch":
+                return getattr(torch, rest[0])
+            case "module":
+                return _module(rest[0])
+            case "globals":
+                return vars(_module(rest[0]))
+            case "operators":
+                return getattr(torch.ops, rest[0])
+            case "operator":
+                return self._operator(*rest)
+            case "found":
+                return self._found(*rest)
+        raise ValueError(f"no object is written as {kind}")
+
+    def _operator(self, name: str, overload: str | None) -> object:
+        namespace, _, operator = name.partition("::")
+        try:
+            packet = getattr(getattr(torch.ops, namespace), operator)
+            return packet if overload is None else getattr(packet, overload)
+        except (AttributeError, RuntimeError) as error:
+            raise ChangedError(f"there is no operator {name}") from error
+
+    def _found(self, root: str | None, steps: list[Step], expected: str) -> object:
+        found: Any = self._function if root is None else _module(root)
+        for step in steps:
+            try:
+                found = _taken(found, step)
+            except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+                raise ChangedError(f"{_path(root, steps)} isn't there") from error
+        if self._digests.of(found) != expected:
+            raise ChangedError(f"{_path(root, steps)} has changed")
+        return found
+
+
+def _module(name: str) -> types.ModuleType:
+    found = sys.modules.get(name)
+    if found is None:
+        raise ChangedError(f"the module {name} isn't imported")
+    return found
+
+
+def _path(root: str | None, steps: list[Step]) -> str:
+    names = [str(which) for kind, which in steps if kind in ("in", "member")]
+    return ".".join([root or "the compiled function", *names])
+
+
+def _shown(value: object) -> str:
+    kind = type(value).__name__
+    name = getattr(value, "__qualname__", None) or getattr(value, "co_qualname", None)
+    return f"the {kind} {name}" if isinstance(name, str) else f"a {kind}"
