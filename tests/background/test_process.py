@@ -119,6 +119,8 @@ def test_an_interrupt_at_the_terminal_is_for_the_program() -> None:
         import torch, stator
         from stator import _background
 
+        # A shell's background jobs ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         scaled = stator.compile(lambda x: x * 3, backend="inductor")
         scaled(torch.ones(3))
         thread = _background._queue.thread.native_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, torch.Tensor):
         alike = (left.dtype, left.requires_grad) == (right.dtype, right.requires_grad)
         return alike and torch.equal(torch.nan_to_num(left), torch.nan_to_num(right))
+    if isinstance(left, float):
+        return struct.pack("d", left) == struct.pack("d", right)
     if isinstance(left, dict):
         return [*left] == [*right] and all(same(left[key], right[key]) for key in left)
     if isinstance(left, (list, tuple)):

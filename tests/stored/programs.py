@@ -99,8 +99,8 @@ def warns(x: Tensor) -> Tensor:
     return x + 1
 
 
-def complex_numbers(x: Tensor) -> Tensor:
-    return (x * 2j).real + x * (1 << 40)
+def numbers(x: Tensor) -> Any:
+    return (x * 2j).real + x * (1 << 40), (1 << 100, -0.0, 1e300, b"bytes", range(3))
 
 
 SHARED = Scaled()
@@ -125,5 +125,5 @@ class Net(nn.Module):
 
 FUNCTIONS = (
     *(plain, calls, globals_read, containers, enums, types, pooled, random, warns),
-    *(complex_numbers, writes),
+    *(numbers, writes),
 )

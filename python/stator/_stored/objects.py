@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import struct
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -129,9 +130,9 @@ class Writer:
         if kind is int:
             return ["int", str(value)]
         if kind is float:
-            return ["float", value.hex()]
+            return ["float", _bits(value)]
         if kind is complex:
-            return ["complex", value.real.hex(), value.imag.hex()]
+            return ["complex", _bits(value.real), _bits(value.imag)]
         if kind is str:
             return ["str", value]
         if kind is bytes:
@@ -276,6 +277,17 @@ def _places(value: Any) -> Iterator[tuple[str, str]]:
         yield from _entries(value)
 
 
+def _bits(value: float) -> str:
+    """All of them: `hex` tells no two NaNs apart."""
+    return struct.pack("<d", value).hex()
+
+
+def _float(bits: str) -> float:
+    (value,) = struct.unpack("<d", bytes.fromhex(bits))
+    assert isinstance(value, float)
+    return value
+
+
 def _at(value: object, step: Step) -> object:
     """What a step leads to; itself, if it leads nowhere."""
     try:
@@ -300,9 +312,9 @@ class Reader:
             case "int":
                 return int(rest[0])
             case "float":
-                return float.fromhex(rest[0])
+                return _float(rest[0])
             case "complex":
-                return complex(*map(float.fromhex, rest))
+                return complex(*map(_float, rest))
             case "str":
                 return sys.intern(rest[0])
             case "bytes":

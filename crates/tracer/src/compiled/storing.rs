@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use stator_faults::{Escape, contain};
 
 use super::{Compiled, lock};
 use crate::entry::Entry;
@@ -33,10 +34,11 @@ pub fn stored_traces(this: &Bound<'_, Compiled>) -> Vec<Result<Stored, String>> 
 pub fn adopt_trace(this: &Bound<'_, Compiled>, stored: Stored) -> PyResult<bool> {
     let py = this.py();
     let compiled = this.get();
-    let traced = restore(py, stored)?;
-    let wrong =
-        |error: PyErr| PyValueError::new_err(format!("its guards can't be checked: {error}"));
-    let entry = Entry::new(py, traced).map_err(wrong)?;
+    let made = contain(py, || Entry::new(py, restore(py, stored)?));
+    let entry = made.map_err(|escape| match escape {
+        Escape::Raised(error) => error,
+        Escape::Fault(fault) => PyValueError::new_err(fault.what().to_owned()),
+    })?;
     let limit = compiled.limit(py)?;
     let mut state = lock(&compiled.state);
     let is_taken = state.entries.len() < limit;
