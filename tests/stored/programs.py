@@ -6,6 +6,8 @@ import collections
 import dataclasses
 import enum
 import functools
+import operator
+import re
 import warnings
 from typing import Any, NamedTuple
 
@@ -103,7 +105,23 @@ def numbers(x: Tensor) -> Any:
     return (x * 2j).real + x * (1 << 40), (1 << 100, -0.0, 1e300, b"bytes", range(3))
 
 
+PATTERN = re.compile("a+")
+LAST = operator.itemgetter(-1)
+IS_SHORT = frozenset(["a", "b"]).__contains__
 SHARED = Scaled()
+
+
+def patterns(x: Tensor, text: str = "aab") -> Tensor:
+    found = PATTERN.match(text)
+    return x * (len(found.group()) if found else 7)
+
+
+def getters(x: Tensor) -> Tensor:
+    return LAST([x, x + 1])
+
+
+def bound(x: Tensor) -> Tensor:
+    return x + 1 if IS_SHORT("a") else x - 1
 
 
 def writes(x: Tensor) -> Tensor:
@@ -127,3 +145,6 @@ FUNCTIONS = (
     *(plain, calls, globals_read, containers, enums, types, pooled, random, warns),
     *(numbers, writes),
 )
+
+OF_C = (patterns, getters, bound)
+"""What these go through holds what no digest tells: their traces may not be used by another process."""

@@ -115,6 +115,9 @@ def edits() -> dict[str, tuple[str, str]]:
         ),
         "enum": ('TWICE = "twice"', 'TWICE = "other"'),
         "global": ("SCALE = 2.0", "SCALE = 2.5"),
+        "pattern": ('re.compile("a+")', 're.compile("b+")'),
+        "getter": ("itemgetter(-1)", "itemgetter(0)"),
+        "bound method": ('frozenset(["a", "b"])', 'frozenset(["b"])'),
         "nothing": ("SCALE = 2.0", "SCALE = 2.0"),
     }
 
@@ -125,12 +128,13 @@ sys.path.insert(0, sys.argv[1])
 stator.config.skip_unprofitable = False
 for number in range(int(sys.argv[3])):
     edited = importlib.import_module(f"edited_{number}")
-    for function in edited.FUNCTIONS:
+    for function in (*edited.FUNCTIONS, *edited.OF_C):
         x = torch.linspace(-1, 1, 16).reshape(4, 4) if function is edited.pooled else torch.ones(4)
         compiled = stator.compile(function)
         if sys.argv[2] == "keep":
             compiled(x)
-            assert stator.save_traces(compiled).count == 1, function
+            count = stator.save_traces(compiled).count
+            assert count == 1 or function in edited.OF_C, function
             continue
         stator.load_traces(compiled)
         torch.manual_seed(0)
@@ -166,7 +170,7 @@ def test_another_process_uses_no_trace_of_what_was_edited(tmp_path: Path) -> Non
         assert equal, (name, function)
         if not hits:
             unused[name].add(function)
-    assert unused["nothing"] == set()
+    assert unused["nothing"] <= {function.__name__ for function in programs.OF_C}
     for name in ("code", "constant", "default", "keyword", "decorator", "decorated"):
         assert "calls" in unused[name], name
     for name in ("method", "class attribute", "base class", "new method"):

@@ -16,6 +16,8 @@ import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from stator._stator import Compiled
+
 __all__ = ["Digests"]
 
 _HEAP = 1 << 9
@@ -43,7 +45,7 @@ class Digests:
         return found[1]
 
     def _class(self, value: type) -> Iterator[str]:
-        for base in value.__mro__:
+        for base in (*value.__mro__, *type(value).__mro__):
             yield _name(base)
             if not base.__flags__ & _HEAP:
                 yield _library(base.__module__)
@@ -105,6 +107,10 @@ def _held(value: Any) -> Sequence[object] | None:
         return value.fget, value.fset, value.fdel
     if isinstance(value, functools.partial):
         return value.func, value.args, *value.keywords.items()
+    if isinstance(value, functools.cached_property):
+        return (value.func,)
+    if isinstance(value, (Compiled, functools._lru_cache_wrapper)):
+        return (value.__wrapped__,)
     return None
 
 
@@ -146,7 +152,7 @@ def _library(module: str) -> str:
     while name:
         found = sys.modules.get(name)
         path = getattr(found, "__file__", None)
-        if path and not path.endswith(".py"):
+        if path:
             return _file(path)
         name = name.rpartition(".")[0]
     return sys.version

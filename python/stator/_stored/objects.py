@@ -167,6 +167,8 @@ class Writer:
         if function is not None:
             kind, root, steps, _ = self.write(function)
             return [kind, root, [*steps, ["code", None]], self._digests.of(value)]
+        if not _is_told(value):
+            raise NotStorableError(f"what {_shown(value)} holds isn't known")
         for root, start, names in self._starts(value):
             steps = self._way(value, start, names)
             if steps is not None:
@@ -215,6 +217,35 @@ class Writer:
                     further += [(_at(found, step), [*way, step]) for step in _around(found)]
             ways = further
         return None
+
+
+_TOLD = (
+    *(type, types.FunctionType, types.CodeType, property, staticmethod, classmethod, enum.Enum),
+    *(functools.partial, functools.cached_property, functools._lru_cache_wrapper, Compiled),
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+    *(types.GetSetDescriptorType, types.MemberDescriptorType),
+)
+"""Digests tell of these all that guards don't."""
+
+
+def _is_told(value: Any) -> bool:
+    """Whether a digest, and the guards on what was read of it, tell an object from others.
+
+    An object of C may hold anything: a pattern its text, a bound method what it is bound to.
+    """
+    if isinstance(value, _TOLD):
+        return True
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodType)):
+        bound = value.__self__
+        # Functions of pybind11 are bound to a record of it.
+        is_record = type(bound).__name__.startswith(
+            ("PyCapsule", "pybind11_detail_function_record")
+        )
+        return is_record or bound is None or isinstance(bound, (type, types.ModuleType))
+    if type(value).__module__.split(".")[0] == "numpy" and callable(value):
+        return True  # Its universal functions.
+    classes = type(value).__mro__[:-1]
+    return all("__dict__" in vars(base) or "__slots__" in vars(base) for base in classes)
 
 
 def _function_of(value: Any) -> types.FunctionType | None:
