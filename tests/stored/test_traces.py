@@ -206,6 +206,15 @@ def draws(x: Tensor) -> Tensor:
     return x * random.random()
 
 
+@stator.assume_constant_result
+def constant() -> int:
+    return 3
+
+
+def folded(x: Tensor) -> Tensor:
+    return x + constant()
+
+
 LOCAL = (lambda y: y + 1,)
 
 
@@ -222,6 +231,7 @@ def unnamed(x: Tensor) -> Tensor:
         (ordered_constant, "in an order that each process has"),
         (hashed, "asks for a hash"),
         (draws, "draws random numbers"),
+        (folded, "a function's result as a constant"),
         (unnamed, "has no name by which it is found"),
     ],
     ids=lambda it: getattr(it, "__name__", ""),

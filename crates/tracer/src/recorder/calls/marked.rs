@@ -182,7 +182,10 @@ impl Recorder {
         match &result {
             Ok(value) => {
                 self.tally.steer();
-                self.note(frame, |state| state.keep_constant(value.as_borrowed()));
+                self.note(frame, |state| {
+                    state.of_process.get_or_insert("it holds a function's result as a constant");
+                    state.keep_constant(value.as_borrowed())
+                });
             }
             Err(_) => self.stop(frame, Reason::OperationRaised, heap::name_of(callable)),
         }
