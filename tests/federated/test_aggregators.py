@@ -84,6 +84,18 @@ def test_means_of_sums_of_other_factories() -> None:
     assert measured["clipped"] == (norms > 1).sum()
 
 
+def test_numbers_of_16_bits_are_divided_by_what_these_cant_hold() -> None:
+    row = fl.TensorType(np.float16, [2])
+    value = np.array([0.001, 0.002], np.float16)
+    discrete = aggregators.DeterministicDiscretizationFactory(0.001)
+    weighted = aggregators.MeanFactory(discrete).create(row, fl.TensorType(np.float32, []))
+    found = weighted.next(weighted.initialize(), [value] * 2, [np.float32(70_000)] * 2)
+    assert np.array_equal(found["result"], value)
+    trimmed = aggregators.TrimmedMeanFactory(0.1).create(row)
+    found = trimmed.next(trimmed.initialize(), [np.array([60_000, 1], np.float16)] * 10)
+    assert np.array_equal(found["result"], np.array([60_000, 1], np.float16))
+
+
 def test_integers_are_summed() -> None:
     process = aggregators.SumFactory().create(fl.TensorType(np.int32, [2]))
     found = process.next(process.initialize(), [np.int32([1, 2]), np.int32([3, 4])])

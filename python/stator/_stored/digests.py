@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
+import inspect
 import os
 import sys
 import types
@@ -45,7 +46,7 @@ class Digests:
         return found[1]
 
     def _class(self, value: type) -> Iterator[str]:
-        for base in (*value.__mro__, *type(value).__mro__):
+        for base in (*inspect.getmro(value), *inspect.getmro(type(value))):
             yield _name(base)
             if not base.__flags__ & _HEAP:
                 yield _library(base.__module__)

@@ -180,6 +180,11 @@ def mapped(function: Callable[..., Any], first: Any, *others: Any) -> Any:
     return function(first, *others)
 
 
+def widened(tensor: Any) -> Any:
+    """Numbers with at least 32 bits: fewer have no room for sums over clients, nor for counts."""
+    return tensor.float() if tensor.dtype.itemsize < 4 else tensor
+
+
 def tensors(value: Any) -> list[Any]:
     """The tensors of a struct."""
     found: list[Any] = []

@@ -20,6 +20,7 @@ from stator.federated.aggregators._factories import (
     nothing,
     stateless,
     tensors,
+    widened,
 )
 
 
@@ -80,8 +81,9 @@ class TrimmedMeanFactory(_Collecting):
                 left_out = torch.floor(clients.to(torch.float64) * self._share + 1e-9)
                 rank = _ranks(ordered).reshape(-1, *[1] * (ordered.dim() - 1))
                 kept = (rank >= left_out) & (rank < clients - left_out)
-                total = torch.where(kept, ordered, torch.zeros_like(ordered)).sum(0)
-                return total / (clients - 2 * left_out).to(total.dtype)
+                wide = widened(ordered)
+                total = torch.where(kept, wide, torch.zeros_like(wide)).sum(0)
+                return (total / (clients - 2 * left_out).to(total.dtype)).to(ordered.dtype)
 
             return mapped(of_each, values)
 

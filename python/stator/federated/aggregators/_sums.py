@@ -15,6 +15,7 @@ from stator.federated.aggregators._factories import (
     nothing,
     process,
     stateless,
+    widened,
 )
 
 
@@ -81,7 +82,11 @@ class MeanFactory(AggregationFactory):
         inner = self._sum.create(value_type)
 
         def multiplied(value: Any, weight: Any) -> Any:
-            return mapped(lambda tensor: tensor * weight.to(tensor.dtype), value)
+            def scaled(tensor: Any) -> Any:
+                wide = widened(tensor)
+                return (wide * weight.to(wide.dtype)).to(tensor.dtype)
+
+            return mapped(scaled, value)
 
         multiply = fl.local_computation(value_type, weight_type)(multiplied)
         divide = fl.local_computation(value_type, weight_type)(_divided)
@@ -104,4 +109,8 @@ def _sum_factory(factory: AggregationFactory | None) -> AggregationFactory | Non
 
 
 def _divided(value: Any, by: Any) -> Any:
-    return mapped(lambda tensor: tensor / by.to(tensor.dtype), value)
+    def divided(tensor: Any) -> Any:
+        wide = widened(tensor)
+        return (wide / by.to(wide.dtype)).to(tensor.dtype)
+
+    return mapped(divided, value)
