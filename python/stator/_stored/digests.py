@@ -19,7 +19,7 @@ from typing import Any
 
 from stator._stator import Compiled
 
-__all__ = ["Digests"]
+__all__ = ["Digests", "library"]
 
 _HEAP = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: the class was made at run time, by a `class` statement as a rule."""
@@ -49,7 +49,7 @@ class Digests:
         for base in (*inspect.getmro(value), *inspect.getmro(type(value))):
             yield _name(base)
             if not base.__flags__ & _HEAP:
-                yield _library(base.__module__)
+                yield library(base.__module__)
                 continue
             if base not in self._bodies:
                 self._bodies[base] = _hashed(self._body(base))
@@ -86,7 +86,7 @@ class Digests:
             yield from self._all(held, inner)
         else:
             yield str(getattr(value, "__qualname__", ""))
-            yield _library(str(getattr(value, "__module__", None) or ""))
+            yield library(str(getattr(value, "__module__", None) or ""))
 
     def _all(self, values: Sequence[object], within: frozenset[int]) -> Iterator[str]:
         yield str(len(values))
@@ -147,7 +147,7 @@ _UNTOLD = {"__dict__", "__weakref__", "__doc__", "__annotations__", "_abc_impl"}
 
 
 @functools.cache
-def _library(module: str) -> str:
+def library(module: str) -> str:
     """What tells the library of a module from others: its file, as the file system has it."""
     name = module
     while name:

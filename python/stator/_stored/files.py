@@ -20,7 +20,7 @@ import torch
 
 from stator._kept import KeptTraces, Store, store
 from stator._stator import _TRACE_VERSION, Compiled, __version__, _adopt_trace, _stored_traces
-from stator._stored.digests import Digests
+from stator._stored.digests import Digests, library
 from stator._stored.objects import ChangedError, Form, NotStorableError, Reader, Writer
 
 __all__ = ["keep", "take"]
@@ -149,6 +149,7 @@ def _key(function: types.FunctionType, name: str, settings: str) -> str:
     """The name of a function's file: another one for each version of what a trace is made of."""
     parts = (
         *(str(_FORMAT), str(_TRACE_VERSION), __version__, sys.version),
+        library("stator._stator"),
         *(torch.__version__, torch.version.git_version),
         *(function.__module__, Digests().of(function), name, settings),
     )
