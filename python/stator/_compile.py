@@ -9,9 +9,7 @@ from stator import _stator
 from stator._background import wait as wait_for
 from stator._settings import Settings
 from stator._stator import Stats
-from stator._suggest import describe
-from stator._targets import compile_target, native_of
-from stator.errors import NotCompilableError
+from stator._targets import compile_target, expect_native
 
 __all__ = ["compile", "reset", "stats", "wait"]
 
@@ -139,12 +137,7 @@ def compile(
 
 def stats(compiled: object) -> Stats:
     """The counters of anything that `stator.compile` returned: traces, hits, native calls, ..."""
-    native = native_of(compiled)
-    if native is None:
-        raise NotCompilableError(
-            f"stator.stats takes what stator.compile returned, not {describe(compiled)}."
-        )
-    return native.stats
+    return expect_native(compiled, "stats").stats
 
 
 def wait(compiled: object = None, timeout: float | None = None) -> bool:
@@ -157,12 +150,7 @@ def wait(compiled: object = None, timeout: float | None = None) -> bool:
     """
     if compiled is None:
         return wait_for(None, timeout)
-    native = native_of(compiled)
-    if native is None:
-        raise NotCompilableError(
-            f"stator.wait takes what stator.compile returned, not {describe(compiled)}."
-        )
-    return wait_for(native._jobs, timeout)
+    return wait_for(expect_native(compiled, "wait")._jobs, timeout)
 
 
 def reset() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from stator._kept import KeptTraces
 from stator._settings import settings_of
 from stator._stator import Compiled
-from stator._suggest import describe
-from stator._targets import native_of
-from stator.errors import NotCompilableError
+from stator._targets import expect_native
 
 __all__ = ["load_traces", "save_traces"]
 
@@ -25,7 +23,7 @@ def save_traces(compiled: object, name: str = "") -> KeptTraces:
     """
     from stator._stored.files import keep
 
-    native = _native(compiled, "save_traces")
+    native = expect_native(compiled, "save_traces")
     return keep(native, _known_by(compiled, name), _settings(native))
 
 
@@ -44,17 +42,8 @@ def load_traces(compiled: object, name: str = "") -> KeptTraces:
     """
     from stator._stored.files import take
 
-    native = _native(compiled, "load_traces")
+    native = expect_native(compiled, "load_traces")
     return take(native, _known_by(compiled, name), _settings(native))
-
-
-def _native(compiled: object, asked: str) -> Compiled:
-    native = native_of(compiled)
-    if native is None:
-        raise NotCompilableError(
-            f"stator.{asked} takes what stator.compile returned, not {describe(compiled)}."
-        )
-    return native
 
 
 def _known_by(compiled: object, name: str) -> str:

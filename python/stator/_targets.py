@@ -111,6 +111,16 @@ def _(target: str, settings: Settings) -> NoReturn:
     _fail(target, f"Did you mean stator.compile(backend={target!r})?")
 
 
+def expect_native(target: object, asked: str) -> Compiled:
+    """As `native_of`, for the function of `stator`'s that `asked` names."""
+    native = native_of(target)
+    if native is None:
+        raise NotCompilableError(
+            f"stator.{asked} takes what stator.compile returned, not {describe(target)}."
+        )
+    return native
+
+
 @functools.singledispatch
 def native_of(target: object) -> Compiled | None:
     """The compiled function inside whatever `compile_target` returned; None if there is none."""

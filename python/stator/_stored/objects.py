@@ -188,10 +188,6 @@ class Writer:
             found = sys.modules.get(module)
             if found is not None:
                 yield module, found, qualname.split(".<locals>")[0].split(".")
-                # What a function has made and a module holds is there under any name.
-                for name, held in list(vars(found).items()):
-                    if held is value:
-                        yield module, found, [name]
 
     def _way(self, value: object, start: object, names: list[str]) -> list[Step] | None:
         """The steps from a module to an object; None: it isn't there."""
@@ -282,30 +278,37 @@ def _places(value: Any) -> Iterator[tuple[str, str]]:
     receiver = getattr(value, "__self__", None)
     function = _function_of(value)
     if function is not None:
-        yield str(function.__module__), function.__qualname__
+        module, name = str(function.__module__), function.__qualname__
+        yield module, name
     elif isinstance(value, types.CodeType):
-        for module, found in list(sys.modules.items()):
+        for known, found in list(sys.modules.items()):
             if getattr(found, "__file__", None) == value.co_filename:
-                yield module, value.co_qualname
+                yield known, value.co_qualname
     elif isinstance(value, enum.Enum):
         yield module, type(value).__qualname__
     elif (owner := getattr(value, "__objclass__", None)) is not None:
-        yield owner.__module__, f"{owner.__qualname__}.{value.__name__}"
-        for known, held in vars(types).items():
-            if held is owner:
-                yield "types", f"{known}.{value.__name__}"
+        yield owner.__module__, f"{owner.__qualname__}.{short}"
+        for held in _names_in("types", owner):
+            yield "types", f"{held}.{short}"
     elif isinstance(receiver, type):
-        yield receiver.__module__, f"{receiver.__qualname__}.{value.__name__}"
+        yield receiver.__module__, f"{receiver.__qualname__}.{short}"
     else:
         yield module, name
-        if isinstance(value, type):
-            yield "types", name
-    # Modules hold what others have made, and what says nothing of where it is.
+    # What a function has made and a module holds is there under any name.
+    for known in (module, "types"):
+        for held in _names_in(known, value):
+            yield known, held
     for known, found in list(sys.modules.items()):
         if short and vars(found).get(short) is value:
             yield known, short
     if isinstance(value, (types.CodeType, types.FunctionType, staticmethod, classmethod)):
         yield from _entries(value)
+
+
+def _names_in(module: str, value: object) -> list[str]:
+    """The names that an object has in a module."""
+    found = sys.modules.get(module)
+    return [] if found is None else [name for name, held in vars(found).items() if held is value]
 
 
 def _bits(value: float) -> str:
