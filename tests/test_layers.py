@@ -171,7 +171,7 @@ MODULES = {
     "_stored.digests": set(),
     "_stored.objects": {"_stored.digests"},
     "_stored.files": {"_kept", "_stored.digests", "_stored.objects"},
-    "_storing": {"_kept", "_settings", "_stored.files", "_suggest", "_targets", "errors"},
+    "_storing": {"_kept", "_settings", "_stored.files", "_targets"},
     "_fx.process": {
         *("_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.sent", "_fx.store", "_fx.tied"),
         "_kept",
