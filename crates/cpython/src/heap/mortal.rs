@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_void};
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
+use super::function::Field;
 use super::{Any, tensor, types, weak};
 use crate::object::Object;
 use crate::{generator, ops};
@@ -24,7 +25,8 @@ const HANDED_ON: isize = 12;
 const MOST: usize = 64;
 
 /// Whether anybody would notice the death of this very object.
-fn is_noticed(object: Any<'_, '_>) -> bool {
+#[must_use]
+pub fn is_noticed(object: Any<'_, '_>) -> bool {
     types::has_finalizer(object.get_type().as_borrowed())
         || ops::is_generator(object) && is_suspended(object)
         || weak::is_referenced(object)
@@ -76,6 +78,12 @@ fn is_suspended(generator: Any<'_, '_>) -> bool {
 #[must_use]
 pub fn is_past_notice(object: Any<'_, '_>) -> bool {
     generator::has_ended(object) && !weak::is_referenced(object)
+}
+
+/// Whether nobody notices the death of this very object because it is a bound method, whose parts may go on without it.
+#[must_use]
+pub fn is_taken_apart(object: Any<'_, '_>) -> bool {
+    Field::MethodFunc.applies(object) && !is_noticed(object)
 }
 
 /// Whether there is another reference to an object than its one owner's: it isn't new.

@@ -6,16 +6,21 @@
 //!
 //! Watched are objects with finalizers and what they were found in; and of what frames hold as a trace begins behind a
 //! break, all that has a finalizer, a weak reference to it or a suspended generator's `finally` below it.
+//!
+//! CPython takes a bound method apart as it is called (`__exit__` of a context manager that a `with` block keeps): that it
+//! dies there is noticed by nobody, but it owns its receiver no more.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::mortal;
-use stator_cpython::object::{self, Borrowed};
+use stator_cpython::object::{self, Borrowed, Object};
 
 use crate::breaks::{Break, Reason};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::heap;
 use crate::recorder::notes::state::State;
 
 impl State {
@@ -34,6 +39,18 @@ impl State {
         !noticed.is_empty()
     }
 
+    /// Watches exceptions that frames hold as the trace begins, if anything else of theirs is watched: through its traceback
+    /// an exception owns what ended frames held.
+    pub(in crate::recorder) fn watch_exceptions(&mut self, among: &[Object<'_>]) {
+        if self.mortal.all().is_empty() {
+            return;
+        }
+        for exception in among {
+            let id = self.objects.intern(exception.as_borrowed());
+            self.mortal.watch(id);
+        }
+    }
+
     /// How many references to an object are the trace's own.
     fn own_references(&self, object: Borrowed<'_, '_>) -> usize {
         1 + usize::from(self.has_gone_on_in(object))
@@ -44,12 +61,34 @@ impl State {
     /// CPython would have handed on to the function that is called.
     fn has_due_finalizer(&self, py: Python<'_>, taken: impl Fn(Borrowed<'_, '_>) -> usize) -> bool {
         const FEW: usize = 4;
-        self.mortal.all().iter().any(|id| {
-            let object = self.objects.get(py, *id);
-            let references = object::references(object);
+        let watched = || self.mortal.all().iter().map(|id| self.objects.get(py, *id));
+        // `gone`: how many of its owners are.
+        let is_ownerless = |object: Borrowed<'_, '_>, gone: usize| {
+            let left = object::references(object).saturating_sub(gone);
             let own = || self.own_references(object) + taken(object);
-            let is_due = references == 1 || references <= FEW && references == own();
-            is_due && !mortal::is_past_notice(object)
+            left == 1 || left <= FEW && left == own()
+        };
+        // By address: another reference would count.
+        let parts = |method| {
+            let (function, receiver) = heap::method_parts(method);
+            [function.as_ptr() as usize, receiver.as_ptr() as usize]
+        };
+        let gone: SmallVec<[usize; 4]> = watched()
+            .filter(|object| mortal::is_taken_apart(*object) && is_ownerless(*object, 0))
+            .flat_map(parts)
+            .collect();
+        let owners_gone = |object: Borrowed<'_, '_>| {
+            let address = object.as_ptr() as usize;
+            gone.iter().filter(|part| **part == address).count()
+        };
+        let is_due = |object: &Borrowed<'_, '_>| {
+            !mortal::is_taken_apart(*object)
+                && is_ownerless(*object, owners_gone(*object))
+                && !mortal::is_past_notice(*object)
+        };
+        // What was watched for the sake of another, which has ended or died, isn't noticed itself.
+        watched().filter(is_due).any(|object| {
+            watched().any(mortal::is_noticed) || !mortal::noticed_with(object).is_empty()
         })
     }
 }

@@ -81,6 +81,7 @@ impl State {
         let Some(function) = generator::function(generator) else { return Ok(None) };
         let Some(live) = live_slots(function.as_borrowed(), rested) else { return Ok(None) };
         let generator::Rested { unit, started, slots, bound } = rested;
+        let live = live | self.watch_slots(generator, bound);
         let bound = bound & live;
         self.guard(source, GuardKind::GeneratorAt(Rests { unit, started, slots, live, bound }));
         self.know_function_of(source, function.as_borrowed());
@@ -102,6 +103,17 @@ impl State {
         }
         self.wrote(generator, source, POSITION, || Part::Generator);
         Ok(Some(true))
+    }
+
+    /// Watches what the slots of a generator hold, as if they were variables of the call: which of them hold what dies with the
+    /// generator and is noticed then, be the variable dead or not.
+    fn watch_slots(&mut self, generator: Borrowed<'_, '_>, bound: u64) -> u64 {
+        let mut noticed = 0;
+        for index in (0..u64::BITS as usize).filter(|slot| bound >> slot & 1 == 1) {
+            let Some(held) = generator::slot(generator, index) else { continue };
+            noticed |= u64::from(self.watch_root(held.as_borrowed())) << index;
+        }
+        noticed
     }
 
     /// As [`State::go_on_in`], of a `zip` over generators: what it holds doesn't change.

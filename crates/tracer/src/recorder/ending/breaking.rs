@@ -10,6 +10,7 @@
 //! instruction any more: this one is dropped, and the instruction is marked, so that the next call
 //! breaks in time. See `docs/graph_breaks.md`.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use stator_bytecode::Meaning;
@@ -461,6 +462,7 @@ fn take_roots(
     let innermost = chain.len() - 1;
     state.roots.begin_in(chain.len());
     let mut index = 0;
+    let mut exceptions: SmallVec<[Object<'_>; 2]> = handled.cloned().into_iter().collect();
     for (at, standing) in chain.iter().enumerate() {
         let frame = &standing.waiting.frame;
         let parent = (at > 0).then(|| state.place(&chain[at - 1].waiting.frame)).flatten();
@@ -506,6 +508,9 @@ fn take_roots(
             if !is_read {
                 continue;
             }
+            if value.is_instance_of::<PyBaseException>() {
+                exceptions.push((*value).to_owned());
+            }
             let only_adds = match slot.checked_sub(locals) {
                 None => {
                     let is_growing =
@@ -550,6 +555,7 @@ fn take_roots(
         state.watch_root(handled.as_borrowed());
         state.carry(source, handled.as_borrowed());
     }
+    state.watch_exceptions(&exceptions);
     Ok(())
 }
 

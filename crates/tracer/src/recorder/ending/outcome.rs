@@ -469,6 +469,9 @@ impl<'s> Finish<'s> {
             };
             stores.push(Store { object, part, value, place: effect.place });
         }
+        // What ends lets go of what it holds, and a finalizer that notices has to find the other writes made. What those
+        // replace is kept until all are made.
+        stores.sort_by_key(|store| matches!(store.part, Part::Generator));
         let written = effects.iter().map(|effect| effect.object.as_ptr() as usize);
         let written = written.filter_map(|address| self.made.get(&address).copied()).collect();
         let stored: Vec<RecipeId> = stores.iter().filter_map(|store| store.value).collect();

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyWeakref, PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::frame::Frame;
 use stator_cpython::generator::{self, Place};
+use stator_cpython::heap::mortal;
 use stator_cpython::object::{Borrowed, Object};
 
 use super::outcome::{Finish, Made};
@@ -47,13 +48,14 @@ impl Finish<'_> {
             return Ok(None);
         }
         let refuse = || (Reason::Result, heap::type_name(object));
-        // What was dead when the trace began wasn't looked at.
+        // What was dead when the trace began wasn't looked at, unless somebody notices when it is let go of.
         let made = generator::look(object, |frame, place| self.standing_still(&frame, place, true));
         let made = made.unwrap_or_else(|| Err(refuse()))?;
         Ok(Some(self.recipes.push(made)))
     }
 
-    /// The recipe of a generator that stands as this one does; `leaves_dead`: without its dead fast locals.
+    /// The recipe of a generator that stands as this one does; `leaves_dead`: without its dead fast locals whose end nobody
+    /// notices.
     fn standing_still(
         &mut self,
         frame: &Frame<'_>,
@@ -67,7 +69,10 @@ impl Finish<'_> {
         let mut slots = Vec::new();
         for slot in 0..code.nlocalsplus() {
             let is_live = anatomy.is_live_behind(place.unit, slot);
-            let held = frame.local(slot).filter(|_| is_live || !leaves_dead);
+            let is_kept = |held: &Borrowed<'_, '_>| {
+                is_live || !leaves_dead || !mortal::noticed_with(*held).is_empty()
+            };
+            let held = frame.local(slot).filter(is_kept);
             match held.map(|value| self.try_recipe(value)).transpose() {
                 Ok(recipe) => slots.push(recipe),
                 Err(_) if !is_live => slots.push(None),
