@@ -25,8 +25,7 @@ const HANDED_ON: isize = 12;
 const MOST: usize = 64;
 
 /// Whether anybody would notice the death of this very object.
-#[must_use]
-pub fn is_noticed(object: Any<'_, '_>) -> bool {
+fn is_noticed(object: Any<'_, '_>) -> bool {
     types::has_finalizer(object.get_type().as_borrowed())
         || ops::is_generator(object) && is_suspended(object)
         || weak::is_referenced(object)
@@ -40,6 +39,25 @@ pub fn noticed_with<'py>(object: Any<'_, 'py>) -> Vec<Object<'py>> {
     if refcount(object.as_ptr()) > SHARED_ROOT || is_lasting(object.as_ptr()) {
         return Vec::new();
     }
+    let (found, is_due) = dying_with(object, SHARED);
+    if !is_due {
+        return Vec::new();
+    }
+    // SAFETY: `object` keeps what it reaches alive, and nothing has run since; from here on they are owned.
+    found.iter().map(|one| unsafe { Bound::from_borrowed_ptr(object.py(), *one) }).collect()
+}
+
+/// Whether the death of a watched object may be noticed: because of itself, or of what it is an owner of. Those may have a
+/// few more owners than for [`noticed_with`], for some of them may die with it; and where there are too many to look at,
+/// one may be noticed.
+#[must_use]
+pub fn may_be_noticed(object: Any<'_, '_>) -> bool {
+    let (found, is_noticed) = dying_with(object, HANDED_ON);
+    is_noticed || found.len() >= MOST
+}
+
+/// An object and what it owns, at most [`MOST`] in all, and whether the death of one of them would be noticed.
+fn dying_with(object: Any<'_, '_>, owners: isize) -> (Vec<*mut PyObject>, bool) {
     let mut is_due = false;
     let mut found = vec![object.as_ptr()];
     let mut at = 0;
@@ -50,15 +68,11 @@ pub fn noticed_with<'py>(object: Any<'_, 'py>) -> Vec<Object<'py>> {
         at += 1;
         // What a tensor refers to is PyTorch's.
         if !tensor::is_tensor(next) {
-            children(found[at - 1], &mut found);
+            children(found[at - 1], owners, &mut found);
         }
     }
-    if !is_due {
-        return Vec::new();
-    }
     found.truncate(at);
-    // SAFETY: as above; from here on they are owned.
-    found.iter().map(|one| unsafe { Bound::from_borrowed_ptr(object.py(), *one) }).collect()
+    (found, is_due)
 }
 
 /// Whether the death of this very object would be noticed, although it has several owners yet.
@@ -103,29 +117,36 @@ fn is_lasting(object: *mut PyObject) -> bool {
     unsafe { ffi::PyType_Check(object) != 0 || ffi::PyModule_Check(object) != 0 }
 }
 
-/// Adds the objects that `object` alone owns, and those that are noticed: it may be their last owner but one.
-fn children(object: *mut PyObject, found: &mut Vec<*mut PyObject>) {
-    extern "C" fn visit(child: *mut PyObject, found: *mut c_void) -> c_int {
+/// Adds the objects that have few `owners` besides `object`, and those that are noticed: it may be their last owner but one.
+fn children(object: *mut PyObject, owners: isize, found: &mut Vec<*mut PyObject>) {
+    extern "C" fn visit(child: *mut PyObject, walk: *mut c_void) -> c_int {
         // SAFETY: what `children` hands to `tp_traverse`.
-        let found = unsafe { &mut *found.cast::<Vec<*mut PyObject>>() };
+        let walk = unsafe { &mut *walk.cast::<Walk<'_>>() };
         let is_own = !child.is_null()
-            && (refcount(child) <= SHARED && !is_lasting(child)
+            && (refcount(child) <= walk.owners && !is_lasting(child)
                 // SAFETY: a live object, which its owner keeps; whoever walks the heap has the GIL.
                 || is_noticed_later(unsafe {
                     pyo3::Borrowed::from_ptr(Python::assume_attached(), child)
                 }));
-        if is_own && !found.contains(&child) {
-            found.push(child);
+        if is_own && !walk.found.contains(&child) {
+            walk.found.push(child);
         }
-        c_int::from(found.len() >= MOST)
+        c_int::from(walk.found.len() >= MOST)
     }
+    let mut walk = Walk { owners, found };
     // SAFETY: a type's `tp_traverse` only tells what its instance holds; it's called as the garbage
     // collector calls it, with the GIL held.
     unsafe {
         if ffi::PyObject_IS_GC(object) != 0
             && let Some(traverse) = (*ffi::Py_TYPE(object)).tp_traverse
         {
-            traverse(object, visit, (&raw mut *found).cast());
+            traverse(object, visit, (&raw mut walk).cast());
         }
     }
+}
+
+/// What [`children`] hands to `tp_traverse`.
+struct Walk<'a> {
+    owners: isize,
+    found: &'a mut Vec<*mut PyObject>,
 }

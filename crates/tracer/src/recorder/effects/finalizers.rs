@@ -87,9 +87,7 @@ impl State {
                 && !mortal::is_past_notice(*object)
         };
         // What was watched for the sake of another, which has ended or died, isn't noticed itself.
-        watched().filter(is_due).any(|object| {
-            watched().any(mortal::is_noticed) || !mortal::noticed_with(object).is_empty()
-        })
+        watched().filter(is_due).any(mortal::may_be_noticed)
     }
 }
 

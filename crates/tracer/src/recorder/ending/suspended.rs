@@ -3,10 +3,10 @@
 //! next trace ends before the call that makes it: then it's an outside object from the beginning.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyWeakref, PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::frame::Frame;
 use stator_cpython::generator::{self, Place};
 use stator_cpython::heap::mortal;
+use stator_cpython::heap::weak::Liveness;
 use stator_cpython::object::{Borrowed, Object};
 
 use super::outcome::{Finish, Made};
@@ -19,7 +19,9 @@ use crate::resume::point::Spot;
 
 /// A generator, and where it was made.
 pub(in crate::recorder) struct Suspended {
-    generator: Py<PyWeakref>,
+    /// It alone, held weakly in a way that [`mortal`] doesn't take for somebody who notices its death.
+    generator: Liveness,
+    address: usize,
     made: Spot,
 }
 
@@ -103,11 +105,12 @@ impl Recorder {
             return;
         }
         let spot = self.frames_to(frame).and_then(|chain| Spot::of(&chain));
-        let reference = PyWeakrefReference::new(generator);
-        if let (Some(made), Ok(reference)) = (spot, reference) {
-            let generator = reference.into_any().cast_into::<PyWeakref>();
-            let Ok(generator) = generator.map(Bound::unbind) else { return };
-            self.suspended.borrow_mut().push(Suspended { generator, made });
+        let mut alone = Liveness::new();
+        if let Some(made) = spot
+            && alone.add(generator.as_borrowed()).is_ok()
+        {
+            let address = generator.as_ptr() as usize;
+            self.suspended.borrow_mut().push(Suspended { generator: alone, address, made });
         }
     }
 
@@ -115,7 +118,7 @@ impl Recorder {
     pub(in crate::recorder) fn avoid_generator(&self, py: Python<'_>, stop: &Break) -> bool {
         let suspended = self.suspended.take();
         let is_alive = |known: &&Suspended| {
-            let generator = known.generator.bind(py).upgrade();
+            let generator = known.generator.get(py, known.address);
             let frame = generator.and_then(|generator| generator.getattr("gi_frame").ok());
             frame.is_some_and(|frame| !frame.is_none())
         };

@@ -277,9 +277,11 @@ pub struct Mortal {
 }
 
 impl Mortal {
-    /// One more.
+    /// One more, if it isn't watched yet.
     pub fn watch(&mut self, object: ObjectId) {
-        self.outside.push(object);
+        if !self.outside.contains(&object) {
+            self.outside.push(object);
+        }
     }
 
     /// All of them.
@@ -336,13 +338,15 @@ impl State {
 
     #[cold]
     pub(in crate::recorder) fn watch_within(&mut self, id: ObjectId, source: SourceId) {
-        self.mortal.outside.push(id);
+        self.mortal.watch(id);
         if self.mortal.outside.len() > MOST {
             return;
         }
         let mut at = source;
         while let Some(parent) = self.sources.get(at).parent() {
-            self.mortal.outside.extend(self.objects.at_source(parent));
+            if let Some(id) = self.objects.at_source(parent) {
+                self.mortal.watch(id);
+            }
             at = parent;
         }
     }
