@@ -164,6 +164,8 @@ pub enum Model {
     Check,
     /// `time.perf_counter` and such: a number that no two calls have in common.
     Clock,
+    /// `sys.exc_info`.
+    Handled,
     /// `torch.manual_seed` and such: a generator's state is made of a number, or is another's.
     Seed,
     /// `torch.Generator.get_state`: a tensor with a generator's state.

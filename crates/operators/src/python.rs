@@ -15,8 +15,8 @@ use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
     Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet, ContextReset,
     ContextSet, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr,
-    GetItem, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter, Len, LockGive, LockTake, New,
-    Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr,
+    GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter, Len, LockGive, LockTake,
+    New, Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr,
     Scalar, Seed, SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
@@ -354,7 +354,8 @@ pub const PYTHON: &[Row] = &[
     row("warnings", "warn_explicit", Emits(WarnExplicit), NONE),
     row("logging:Logger", "_log", Emits(Log), NONE),
     row("sys", "getrecursionlimit", Modelled(RecursionLimit), NONE),
-    row("sys", "exc_info _getframe", Untraceable(Why::Frames), NONE),
+    row("sys", "exc_info", Modelled(Handled), NONE),
+    row("sys", "_getframe", Untraceable(Why::Frames), NONE),
     row("time", "time perf_counter monotonic process_time thread_time", Modelled(Clock), NONE),
     row("time", "time_ns perf_counter_ns monotonic_ns", Modelled(Clock), NONE),
     row("time", "process_time_ns thread_time_ns", Modelled(Clock), NONE),

@@ -90,7 +90,7 @@ impl<'a> NodeCall<'a> {
     fn is_of_values(&self) -> bool {
         let Target::Function { name, .. } = self.target else { return false };
         let name = self.graph.text(name);
-        name.starts_with("builtins.") || name.starts_with("time.") || name.starts_with(HELD)
+        ["builtins.", "sys.", "time.", HELD].iter().any(|known| name.starts_with(known))
     }
 
     /// Whether it's a function of NumPy's (`recorder/operations/arrays.rs`), or draws from a generator of Python's.

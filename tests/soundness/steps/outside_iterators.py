@@ -42,8 +42,6 @@ BREAK = {
     "behind_a_break",
     "one_within_the_other",
     "list_that_the_loop_grows",
-    "numbered_by_the_callee",
-    "sliced_by_the_callee",
     "deque_in_turn",
 }
 """Those that break the graph, whatever else they do."""

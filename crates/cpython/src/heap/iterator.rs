@@ -676,3 +676,58 @@ pub fn calling(iterator: Any<'_, '_>) -> Option<Calling> {
         _ => None,
     }
 }
+
+/// Iterators that give, of what others give, tuples or a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combining {
+    /// With numbers.
+    Enumerate,
+    /// One of each; it isn't `strict`.
+    Zip,
+    /// `itertools.islice`.
+    Slice,
+}
+
+/// Whether an iterator is one of these.
+#[must_use]
+pub fn combining(iterator: Any<'_, '_>) -> Option<Combining> {
+    match Layout::of(iterator)? {
+        Layout::Enumerate => position(iterator).map(|_| Combining::Enumerate),
+        Layout::Zip => position(iterator).map(|_| Combining::Zip),
+        Layout::Slice => Some(Combining::Slice),
+        _ => None,
+    }
+}
+
+/// The number that an `enumerate` gives next, which is counted as given.
+///
+/// # Panics
+/// If it is something else: see [`combining`].
+#[must_use]
+pub fn count_up(iterator: Any<'_, '_>) -> isize {
+    assert_eq!(combining(iterator), Some(Combining::Enumerate));
+    let over = iterator.as_ptr().cast::<Enumerated>();
+    // SAFETY: a live object of that exact type, and the GIL is held. The count is no largest one, as `position` knows it.
+    unsafe {
+        let count = (*over).count;
+        (*over).count += 1;
+        count
+    }
+}
+
+/// Whether an `islice` takes another item from what it goes over.
+#[must_use]
+pub fn slice_passes(iterator: Any<'_, '_>) -> bool {
+    wrappers::slice(iterator).is_some_and(Sliced::passes)
+}
+
+/// An `islice` has taken an item: whether it gives this one.
+#[must_use]
+pub fn slice_taken(iterator: Any<'_, '_>) -> bool {
+    wrappers::slice_taken(iterator)
+}
+
+/// An `islice` lets go of what it goes over, as behind its last item.
+pub fn end_slice(iterator: Any<'_, '_>) {
+    wrappers::end_slice(iterator);
+}

@@ -32,6 +32,13 @@ pub(super) struct Sliced {
     taken: ffi::Py_ssize_t,
 }
 
+impl Sliced {
+    /// Whether another item is taken: one that is passed over, or the next one.
+    pub(super) fn passes(&self) -> bool {
+        self.taken < self.next || self.stop == -1 || self.taken < self.stop
+    }
+}
+
 #[repr(C)]
 pub(super) struct Cycled {
     head: ffi::PyObject,
@@ -205,6 +212,47 @@ fn slice_ahead<'py>(iterator: Any<'_, 'py>, passed: usize) -> (Ahead, Found<'py>
         };
     }
     (Ahead::Item, Some((inner, at)))
+}
+
+/// The state of an `islice` that hasn't ended.
+pub(super) fn slice<'a>(iterator: Any<'a, '_>) -> Option<&'a Sliced> {
+    if Layout::of(iterator) != Some(Layout::Slice) {
+        return None;
+    }
+    // SAFETY: a live object of that exact type.
+    let over = unsafe { &*iterator.as_ptr().cast::<Sliced>() };
+    (!over.iterator.is_null()).then_some(over)
+}
+
+/// As `islice` itself counts.
+pub(super) fn slice_taken(iterator: Any<'_, '_>) -> bool {
+    if slice(iterator).is_none() {
+        return false;
+    }
+    // SAFETY: a live object of that exact type, and the GIL is held: nobody else looks at it.
+    let over = unsafe { &mut *iterator.as_ptr().cast::<Sliced>() };
+    let is_given = over.taken >= over.next;
+    over.taken += 1;
+    if is_given {
+        over.next = match over.next.checked_add(over.step) {
+            Some(next) if over.stop == -1 || next <= over.stop => next,
+            _ => over.stop,
+        };
+    }
+    is_given
+}
+
+pub(super) fn end_slice(iterator: Any<'_, '_>) {
+    if slice(iterator).is_none() {
+        return;
+    }
+    let over = iterator.as_ptr().cast::<Sliced>();
+    // SAFETY: a live object of that exact type; its reference is taken over, and dropped when it has none any more.
+    let inner = unsafe {
+        let inner = std::mem::replace(&mut (*over).iterator, std::ptr::null_mut());
+        Bound::from_owned_ptr_or_opt(iterator.py(), inner)
+    };
+    drop(inner);
 }
 
 fn cycle_ahead<'py>(iterator: Any<'_, 'py>, passed: usize) -> (Ahead, Found<'py>) {

@@ -189,7 +189,7 @@ impl Recorder {
                     return result;
                 }
                 args.iter().for_each(|arg| self.guard_callback(frame, *arg));
-                self.transparent_call(call)
+                self.make_over(call).unwrap_or_else(|| self.transparent_call(call))
             }
             // What it makes only holds a callable: calls of that are met where they happen.
             Class::Constructor => self.transparent_call(call),

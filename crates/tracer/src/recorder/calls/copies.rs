@@ -10,7 +10,7 @@
 //! copied with a memo in which they stand.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Peek};
@@ -88,6 +88,12 @@ impl Recorder {
             ([object, memo], None) if self.is_memo(frame, *memo) => (*object, false),
             _ => return follow(),
         };
+        let own_class = object.get_type();
+        if is_atom(&own_class) && !self.is_stopped() {
+            // It's its own copy: nobody looks at a number that was read.
+            self.guard_registered_copier(frame, &own_class);
+            return Ok(object.to_owned());
+        }
         let mut searched = Searched::default();
         let manner = match self.kind(object) {
             Kind::Tensor if is_outermost && !has_attributes(object) => Some(Manner::InOnePiece),
@@ -467,6 +473,25 @@ fn has_registered_copier(class: &Bound<'_, PyType>) -> bool {
             heap::dict_get(table.as_borrowed(), class.as_any().as_borrowed()).is_some()
         })
     })
+}
+
+/// Whether objects of a class are their own copies, as `copy` itself says: numbers and texts.
+fn is_atom(class: &Bound<'_, PyType>) -> bool {
+    let py = class.py();
+    let known = [
+        py.get_type::<PyBool>(),
+        py.get_type::<PyFloat>(),
+        py.get_type::<PyInt>(),
+        py.get_type::<PyString>(),
+    ];
+    let copiers = modules::import(py, "copy").and_then(|copy| {
+        Ok((
+            copy.getattr("_deepcopy_dispatch")?.get_item(class)?,
+            copy.getattr("_deepcopy_atomic")?,
+        ))
+    });
+    known.iter().any(|known| known.is(class))
+        && copiers.is_ok_and(|(copier, atomic)| copier.is(&atomic))
 }
 
 /// Whether a tensor is copied by its data alone, and never refuses.

@@ -19,6 +19,7 @@ pub(super) mod construction;
 pub(super) mod copies;
 mod counting;
 pub(super) mod hidden;
+pub(super) mod made_iterators;
 pub(super) mod marked;
 pub(super) mod models;
 pub(super) mod module_calls;

@@ -99,6 +99,7 @@ impl Recorder {
             (Model::Draw, [generator, args @ ..]) => self.draw(call, *generator, args),
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
+            (Model::Handled, _) => self.read_handled(call),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
             (Model::GeneratorState, [generator]) => self.generator_state(call, *generator),
             (Model::NewGenerator, _) => self.new_generator(call),

@@ -49,8 +49,11 @@ impl Recorder {
         frame: &Frame<'py>,
         iterator: Borrowed<'_, 'py>,
     ) -> Option<Result<Option<Object<'py>>>> {
+        if let Some(item) = self.step_made(frame, iterator) {
+            return Some(item);
+        }
         let calling = iterator::calling(iterator)?;
-        if self.is_stopped() || !may_step(iterator) {
+        if self.is_stopped() || !may_step(&self.state.borrow(), iterator) {
             return None;
         }
         let parts = self.note(frame, |state| state.adopt_calling(iterator)).flatten()?;
@@ -201,6 +204,10 @@ impl State {
         &mut self,
         iterator: Borrowed<'_, 'py>,
     ) -> std::result::Result<Option<Vec<Object<'py>>>, Stop> {
+        if self.is_made_over(iterator) {
+            let parts = (0..).map_while(|part| iterator::over(iterator, part));
+            return Ok(Some(parts.collect()));
+        }
         let Some(source) = self.source(iterator) else { return Ok(None) };
         if self.enclosed.is_on() || self.program.is_some() {
             return Ok(None);
@@ -221,12 +228,15 @@ impl State {
 }
 
 /// Whether all that a `map` or the like goes over can be advanced, as far as is known without advancing it.
-fn may_step(calling: Borrowed<'_, '_>) -> bool {
+fn may_step(state: &State, calling: Borrowed<'_, '_>) -> bool {
     let mut inner = (1..).map_while(|part| iterator::over(calling, part));
     inner.all(|inner| {
         let inner = inner.as_borrowed();
         if iterator::calling(inner).is_some() {
-            may_step(inner)
+            may_step(state, inner)
+        } else if state.is_made_over(inner) {
+            // What it goes over was looked at when it was made.
+            true
         } else if iterator::is_known(inner) {
             iterator::ahead(inner, 0) != Ahead::Unknown
         } else {

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyInt, PyList, PyString, PyTuple};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
@@ -207,6 +208,7 @@ impl Recorder {
             // It fixes what it can't take.
             && !matches!(class, Class::Model(Model::Numpy | Model::Arrays(_)))
             && !self.hands_on(class, self.functions.writes(callable), call.positional())
+            && !(name == "sorted" && self.is_ordered_by_names(call))
         {
             let read = if is_record(class, names) { &args[..2] } else { args };
             self.concrete(frame, read, &format!("read by {name}"));
@@ -214,6 +216,27 @@ impl Recorder {
         if name == "islice" {
             self.concrete(frame, args.get(1..).unwrap_or_default(), "read by islice");
         }
+    }
+
+    /// Whether what is put in order are tuples that begin with different texts: nothing behind these is looked at, such as
+    /// the numbers of `sorted(losses.items())`.
+    fn is_ordered_by_names(&self, call: Call<'_, '_>) -> bool {
+        let [sequence] = *call.args else { return false };
+        if call.names.is_some() {
+            return false;
+        }
+        let Some(items) = self.elements(sequence) else { return false };
+        let state = self.state.borrow();
+        let mut names = FxHashSet::default();
+        items.iter().all(|item| {
+            let item = item.as_borrowed();
+            let first = item.cast_exact::<PyTuple>().ok().and_then(|tuple| tuple.get_item(0).ok());
+            first.is_some_and(|first| {
+                first.is_exact_instance_of::<PyString>()
+                    && state.spelt(first.as_borrowed()).is_empty()
+                    && names.insert(heap::text(first.as_borrowed()))
+            })
+        })
     }
 
     /// Whether a call puts values that have names, or those of new dictionaries, into a dictionary, and looks at none of

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::set_table::Table;
+use stator_cpython::heap::types::compares_by_identity;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
 use stator_operators::only_adds;
@@ -239,7 +240,14 @@ impl State {
         receiver: Borrowed<'_, '_>,
         args: &[Borrowed<'_, '_>],
     ) -> std::result::Result<(), Stop> {
-        if !self.is_blind(receiver, name) {
+        let adds_object = |state: &mut Self, arg: &Borrowed<'_, '_>| match state.kind_alone(*arg) {
+            Kind::Constant | Kind::Type => false,
+            Kind::Tensor | Kind::Object => state.source(*arg).is_some(),
+            _ => true,
+        };
+        let is_set = self.kind_alone(receiver) == Kind::Set;
+        if !self.is_blind(receiver, name) || is_set && args.iter().any(|arg| adds_object(self, arg))
+        {
             // What it does depends on the contents.
             self.kind(receiver);
         }
@@ -263,6 +271,7 @@ impl State {
         if writes == Writes::Arguments {
             args.iter().try_for_each(|element| self.check_element(*element))?;
         }
+        let given = args;
         let args: Vec<_> = if writes == Writes::Arguments {
             self.written_arguments(writes, args)?
         } else {
@@ -271,7 +280,23 @@ impl State {
                 .collect::<std::result::Result<_, _>>()?
         };
         for item in heap::set_items(set) {
-            self.check_element(item.as_borrowed())?;
+            // One that nobody has read is told from no other, and needn't be.
+            if !self.is_equal_to_itself_alone(item.as_borrowed()) {
+                self.check_element(item.as_borrowed())?;
+            }
+        }
+        // How much it holds afterwards depends on which of them are the same.
+        self.tell_apart_elements(set);
+        for arg in given {
+            match self.kind_alone(*arg) {
+                Kind::Set | Kind::FrozenSet => self.tell_apart_elements(*arg),
+                Kind::List | Kind::Tuple => self.tell_apart_all(&heap::children(*arg)),
+                Kind::Dict => {
+                    let keys: Vec<_> = heap::dict_items(*arg).into_iter().map(|it| it.0).collect();
+                    self.tell_apart_all(&keys);
+                }
+                _ => self.tell_apart(*arg),
+            }
         }
         self.write_call(set, MethodCall { method: name.into(), args })
     }
@@ -313,6 +338,14 @@ impl State {
 
     /// Fails for what a set can't hold without running code of its own.
     fn check_element(&mut self, element: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        if self.is_equal_to_itself_alone(element) && self.origin(element).is_some() {
+            return Ok(());
+        }
+        self.check_value(element)
+    }
+
+    /// As [`State::check_element`], of an element that isn't equal to itself alone, or a part of a tuple.
+    fn check_value(&mut self, element: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         match self.kind(element) {
             // A new one is another element.
             Kind::Constant if is_nan(element) => {
@@ -327,11 +360,20 @@ impl State {
             | Kind::TorchCallable => Ok(()),
             Kind::Tuple => heap::tuple_items(element)
                 .iter()
-                .try_for_each(|item| self.check_element(item.as_borrowed())),
+                .try_for_each(|item| self.check_value(item.as_borrowed())),
             _ => {
                 let detail = format!("a set that holds a {}", heap::type_name(element));
                 Err((Reason::OutsideWrite, detail))
             }
+        }
+    }
+
+    /// Whether an object is a tensor, or another one that is hashed by its address.
+    fn is_equal_to_itself_alone(&mut self, object: Borrowed<'_, '_>) -> bool {
+        match self.kind_alone(object) {
+            Kind::Tensor => true,
+            Kind::Object => compares_by_identity(object),
+            _ => false,
         }
     }
 

@@ -98,6 +98,13 @@ impl Finish<'_> {
                 let id = self.keep(object);
                 Ok(self.recipes.push(Recipe::Constant(id)))
             }
+            None if self.state.is_made_over(object) => {
+                let id = self.recipes.reserve();
+                self.insert(address, id);
+                let recipe = self.iterator(object)?;
+                self.recipes.set(id, recipe);
+                Ok(id)
+            }
             None => match self.state.roots.carried(object) {
                 Some(source) => {
                     let id = self.source(source);
@@ -477,9 +484,11 @@ impl Finish<'_> {
         // What C code makes of nothing is new, and stays empty.
         for arg in &args {
             let own = match self.state.kind(arg.as_borrowed()) {
-                Kind::Tuple | Kind::List => heap::children(arg.as_borrowed()).is_empty(),
+                Kind::Tuple | Kind::List if heap::children(arg.as_borrowed()).is_empty() => true,
+                // `chain` keeps its arguments in a tuple that nobody else has.
+                Kind::Tuple => self.state.knows_items(arg.as_borrowed()),
                 // What `zip` and such iterate over.
-                Kind::Iterator => true,
+                Kind::Iterator => !self.state.is_made_over(arg.as_borrowed()),
                 _ => false,
             };
             if self.state.origin(arg.as_borrowed()).is_none() && own {
@@ -489,8 +498,24 @@ impl Finish<'_> {
         let args = self.all(&args)?;
         let callable = self.keep(callable.as_borrowed());
         let state = state.first().filter(|state| !state.is_none());
+        if let Some(state) = state
+            && heap::type_name(iterator) == "chain"
+        {
+            self.own_iterators(state.as_borrowed());
+        }
         let state = state.map(|state| self.recipe(state.as_borrowed())).transpose()?;
         Ok(Recipe::Reduced { callable, args, state })
+    }
+
+    /// The iterators that a `chain` goes over, which C code has made, and the tuple in which it says so.
+    fn own_iterators(&mut self, state: Borrowed<'_, '_>) {
+        let parts = heap::tuple_items(state);
+        for part in parts.iter().map(Bound::as_borrowed).chain([state]) {
+            let is_made = matches!(self.state.kind(part), Kind::Iterator | Kind::Tuple);
+            if is_made && self.state.origin(part).is_none() {
+                self.state.set_fresh(part);
+            }
+        }
     }
 
     fn attributes(&mut self, object: Borrowed<'_, '_>) -> Made<Vec<(ObjectId, RecipeId)>> {
@@ -593,7 +618,7 @@ fn is_struct_sequence(class: &Bound<'_, pyo3::types::PyType>) -> bool {
 
 /// Whether an iterator's `__reduce__` says what it is, no more and no less.
 fn is_reducible(iterator: Borrowed<'_, '_>) -> bool {
-    const NAMES: [&str; 15] = [
+    const NAMES: [&str; 18] = [
         "list_iterator",
         "list_reverseiterator",
         "tuple_iterator",
@@ -607,6 +632,9 @@ fn is_reducible(iterator: Borrowed<'_, '_>) -> bool {
         "map",
         "filter",
         "reversed",
+        "chain",
+        "islice",
+        "starmap",
         "count",
         "repeat",
     ];

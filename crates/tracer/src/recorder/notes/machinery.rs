@@ -28,6 +28,7 @@ const PLACES: &[&str] = &[
     "torch/_functorch/vmap.py",
     "torch/_higher_order_ops/",
     "torch/_library/",
+    "torch/_vmap_internals.py",
     "torch/autograd/forward_ad.py",
     "torch/autograd/function.py",
     "torch/autograd/functional.py",
@@ -85,6 +86,10 @@ const PLAIN: &[(&str, &[&str])] = &[
             "once_differentiable.<locals>.wrapper",
         ],
     ),
+    // They make a function of another one.
+    ("torch/_functorch/apis.py", &["grad", "grad_and_value", "vmap"]),
+    ("torch/_functorch/eager_transforms.py", &["hessian", "jacfwd", "jacrev"]),
+    ("torch/_functorch/vmap.py", &["_check_randomness_arg"]),
     // It makes functions that it checkpoints.
     (
         "torch/utils/checkpoint.py",

@@ -147,6 +147,8 @@ pub struct State {
     pub unread: Sparse<Unread>,
     /// Iterators from outside that it has advanced, by address, unless it has taken them over.
     pub foreseen: FxHashMap<usize, Foreseen>,
+    /// Iterators that it has made over such ones, by address.
+    pub made_over: FxHashMap<usize, Py<PyAny>>,
     /// Parts of such lists, by address.
     pub parts: Sparse<PartOf>,
     /// Its writes of context variables.
@@ -212,6 +214,7 @@ impl State {
             signatures: Signatures::default(),
             unread: Sparse::default(),
             foreseen: FxHashMap::default(),
+            made_over: FxHashMap::default(),
             parts: Sparse::default(),
             context: ContextWrites::default(),
             memo: Memo::None,
@@ -307,6 +310,11 @@ impl State {
     pub fn set_fresh(&mut self, object: Borrowed<'_, '_>) {
         self.set_origin(object, Origin::Fresh);
         self.watch_made(object);
+    }
+
+    /// Whether an iterator is one that the trace has made over some from outside.
+    pub fn is_made_over(&self, object: Borrowed<'_, '_>) -> bool {
+        !self.made_over.is_empty() && self.made_over.contains_key(&(object.as_ptr() as usize))
     }
 
     /// Whether an object is known for good by identity (a function, class, module, enum member).

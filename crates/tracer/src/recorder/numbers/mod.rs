@@ -16,6 +16,7 @@ pub(super) mod drawn;
 pub(super) mod dynamic;
 pub(super) mod fact_log;
 pub(super) mod facts;
+pub(super) mod handled;
 pub(super) mod number_functions;
 pub(super) mod orders;
 pub(super) mod read_exprs;

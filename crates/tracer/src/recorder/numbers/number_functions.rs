@@ -92,7 +92,10 @@ fn power_domain(terms: &[Term]) -> Option<(usize, [(CompareOp, f64); 2])> {
 
 impl Recorder {
     /// What C code iterates in a tuple, a list or a view of a dictionary, guarded if it's from outside.
-    pub(super) fn elements<'py>(&self, sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+    pub(in crate::recorder) fn elements<'py>(
+        &self,
+        sequence: Borrowed<'_, 'py>,
+    ) -> Option<Vec<Object<'py>>> {
         self.kind(sequence);
         elements(sequence)
     }

@@ -1,7 +1,7 @@
 //! What nodes are given that run code of the program's own: functions that the trace has made are made by nodes (`notes::given`).
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Peek};
@@ -281,11 +281,6 @@ impl State {
             let name = heap::name_of(function);
             (Reason::Machinery, format!("{name}, a function with {what}, given to a node"))
         };
-        if let Peek::Dict(dict) = dict::peek_instance_dict(function)
-            && dict::length(dict.as_borrowed()) != Some(0)
-        {
-            return Err(refuse("attributes"));
-        }
         let globals = heap::function_globals(function);
         let globals = globals.filter(|it| self.source(it.as_borrowed()).is_some());
         let globals = globals.ok_or_else(|| refuse("unknown globals"))?;
@@ -354,6 +349,17 @@ impl State {
         for (name, dict) in found {
             let items = self.give_items(dict.as_borrowed(), frame)?;
             set(self, name, items);
+        }
+        let Peek::Dict(own) = dict::peek_instance_dict(function) else { return Ok(()) };
+        for (name, value) in heap::dict_items(own.as_borrowed()) {
+            if !name.is_exact_instance_of::<PyString>() {
+                return Err((
+                    Reason::Machinery,
+                    "an attribute of a function, by another name".into(),
+                ));
+            }
+            let value = self.give(value.as_borrowed(), frame)?;
+            set(self, &heap::text(name.as_borrowed()), value);
         }
         Ok(())
     }

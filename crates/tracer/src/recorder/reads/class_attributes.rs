@@ -188,7 +188,7 @@ impl Recorder {
             Some(found)
                 if heap::is_class_method_descriptor(found.as_borrowed())
                     && stator_cpython::heap::types::is_immutable(class.as_borrowed())
-                    && self.is_plain_parameter(key) =>
+                    && self.is_parameter(key) =>
             {
                 let alias = self.subscribed(frame, owner, key)?;
                 self.note(frame, |state| {
@@ -233,6 +233,22 @@ impl Recorder {
             }
             _ => false,
         }
+    }
+
+    /// As [`Self::is_plain_parameter`], or an alias or a union of such: a builtin class's alias only holds them.
+    fn is_parameter(&self, key: Borrowed<'_, '_>) -> bool {
+        let parts = match self.kind(key) {
+            Kind::Tuple => heap::tuple_items(key),
+            Kind::Object if heap::is_builtin_alias(key) => {
+                let args = key.getattr("__args__");
+                args.map_or_else(|_| Vec::new(), |args| heap::tuple_items(args.as_borrowed()))
+            }
+            _ => match heap::union_members(key) {
+                Some(members) => members,
+                None => return self.is_plain_parameter(key),
+            },
+        };
+        parts.iter().all(|part| self.is_parameter(part.as_borrowed()))
     }
 
     /// `super().name`.

@@ -4,11 +4,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator;
+use stator_cpython::heap::types::compares_by_identity;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 use stator_evaluator::Role;
 use stator_graph::{Operator, Target};
 
+use super::identity::is_nan;
 use super::tensor_items::{index_depends_on_data, slice_problem};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
@@ -17,7 +19,7 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::effects::{CONTENTS, KEYS};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
-use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::recorder::numbers::tensors::holds_tensor;
 
 impl Recorder {
@@ -359,10 +361,8 @@ impl Recorder {
                 state.refuse_own_equality(container)?;
                 state.adopt_deep(container)
             }
-            Kind::Set | Kind::FrozenSet if state.holds_objects(container) => {
-                Err((Reason::Identity, "membership in a set of objects".into()))
-            }
             Kind::Set | Kind::FrozenSet => match state.kind(item) {
+                _ if state.holds_objects(container) => state.search_objects(container, item),
                 Kind::Builtin if !state.is_own_method(item) => Ok(()),
                 Kind::Constant
                 | Kind::Type
@@ -371,7 +371,7 @@ impl Recorder {
                 | Kind::TorchCallable => Ok(()),
                 Kind::Tuple if heap::is_constant(item) => Ok(()),
                 _ if state.origin(container) == Some(Origin::Fresh) => Ok(()),
-                _ => Err((Reason::Identity, "membership of an object in a set".into())),
+                _ => state.search_objects(container, item),
             },
             Kind::Object => state.refuse_native_state(container),
             Kind::Type | Kind::Singleton => Ok(()),
@@ -446,8 +446,10 @@ impl Recorder {
         if let Some(rows) = self.rows_of_array(frame, iterable) {
             return self.iterate(frame, rows?.as_borrowed());
         }
+        let is_others =
+            |state: &State| state.source(iterable).is_some() || state.is_made_over(iterable);
         if self.kind(iterable) == Kind::Iterator
-            && self.state.borrow().source(iterable).is_some()
+            && is_others(&self.state.borrow())
             && (iterator::is_known(iterable) || iterator::calling(iterable).is_some())
         {
             // It's its own iterator, and nothing is taken from it here.
@@ -583,6 +585,45 @@ pub(in crate::recorder) fn is_scalar(tensor: Borrowed<'_, '_>) -> bool {
 }
 
 impl State {
+    /// A set of objects from outside is asked for one that is equal to itself alone, or for a constant: each element is
+    /// guarded where it was found, and that it isn't another one than it was.
+    fn search_objects(
+        &mut self,
+        set: Borrowed<'_, '_>,
+        item: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let is_known = match self.kind(item) {
+            Kind::Constant => !is_nan(item),
+            Kind::Tensor => true,
+            Kind::Type | Kind::Object => compares_by_identity(item) && self.origin(item).is_some(),
+            _ => false,
+        };
+        if !is_known {
+            return Err((Reason::Identity, "membership of an object in a set".into()));
+        }
+        self.tell_apart(item);
+        self.tell_apart_elements(set);
+        Ok(())
+    }
+
+    /// Guards, when the trace ends, that an object from outside is another one than all that were told apart.
+    pub(in crate::recorder) fn tell_apart(&mut self, object: Borrowed<'_, '_>) {
+        let is_object = matches!(self.kind_alone(object), Kind::Tensor | Kind::Object);
+        if let Some(source) = self.source(object).filter(|_| is_object) {
+            self.distinct.compare(source);
+        }
+    }
+
+    /// As [`State::tell_apart`] of several objects.
+    pub(in crate::recorder) fn tell_apart_all(&mut self, objects: &[Object<'_>]) {
+        objects.iter().for_each(|object| self.tell_apart(object.as_borrowed()));
+    }
+
+    /// As [`State::tell_apart`] of what a set holds.
+    pub(in crate::recorder) fn tell_apart_elements(&mut self, set: Borrowed<'_, '_>) {
+        self.tell_apart_all(&heap::set_items(set));
+    }
+
     /// Whether a set from outside holds objects, and was read in its order.
     fn holds_objects(&self, set: Borrowed<'_, '_>) -> bool {
         self.reads.has(&(set.as_ptr() as usize, KEYS))

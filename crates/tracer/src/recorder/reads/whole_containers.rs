@@ -116,7 +116,8 @@ impl State {
         }
     }
 
-    fn knows_items(&mut self, tuple: Borrowed<'_, '_>) -> bool {
+    /// Whether all that a tuple holds is known.
+    pub(in crate::recorder) fn knows_items(&mut self, tuple: Borrowed<'_, '_>) -> bool {
         heap::tuple_items(tuple).iter().all(|item| {
             let item = item.as_borrowed();
             self.origin(item).is_some() || self.kind_alone(item) == Kind::Constant
@@ -199,9 +200,10 @@ impl State {
 
     /// Whether an object is an iterator from outside that the trace can't advance as it likes.
     pub(in crate::recorder) fn is_others_iterator(&mut self, object: Borrowed<'_, '_>) -> bool {
-        self.kind(object) == Kind::Iterator
-            && self.source(object).is_some()
-            && !self.has_gone_on_in(object)
+        self.is_made_over(object)
+            || self.kind(object) == Kind::Iterator
+                && self.source(object).is_some()
+                && !self.has_gone_on_in(object)
     }
 
     /// Fails for an outside object whose state C code would read: nothing guards it.
