@@ -78,7 +78,7 @@ def nested() -> Program:
     return fresh(fn, lambda: iter(tensors(8)), lambda: iter(tensors(3)))
 
 
-@broken
+@program
 def sliced_in_turn() -> Program:
     def fn(x: Tensor, items: Iterator[Any]) -> Any:
         for item in itertools.islice(items, 3):

@@ -4,6 +4,8 @@
 //! one otherwise ends the trace. A step is done as C code would do it. The iterators from outside are advanced as if the
 //! program did it, and what the made one counts is counted.
 
+use std::ops::Range;
+
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::SmallVec;
@@ -24,22 +26,23 @@ impl Recorder {
     /// Makes an iterator over some of which one is from outside; `None`: it's another call, or can't be followed.
     pub(super) fn make_over<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
-        let first = iterables(callable)?;
-        let given = args.get(first..)?;
+        let places = iterables(callable, args.len())?;
+        let given = args.get(places.clone())?;
+        let numbers = args.get(places.end..)?;
         if names.is_some() || self.is_stopped() || !self.session.takes_steps() {
             return None;
         }
         let may_follow = self.note(frame, |state| {
             let has_others = given.iter().any(|arg| state.is_others_iterator(*arg));
             let is_plain = !state.enclosed.is_on() && state.program.is_none();
-            Ok(has_others && is_plain && given.iter().all(|arg| state.may_go_over(*arg)))
+            let are_constant = numbers.iter().all(|arg| state.kind(*arg) == Kind::Constant);
+            let may_follow = given.iter().all(|arg| state.may_go_over(*arg));
+            Ok(has_others && is_plain && are_constant && may_follow)
         });
         if may_follow != Some(true) {
             return None;
         }
-        if matches!(heap::name_of(callable).as_str(), "enumerate" | "islice") {
-            self.concrete(frame, &given[1..], "where an iterator begins or ends");
-        }
+        self.concrete(frame, numbers, "where an iterator begins or ends");
         self.note(frame, |state| {
             given.iter().try_for_each(|arg| {
                 if state.is_others_iterator(*arg) { Ok(()) } else { state.adopt_whole(*arg, true) }
@@ -142,7 +145,7 @@ impl State {
         }
         match self.kind(iterable) {
             Kind::List => heap::is_exact_list(iterable),
-            Kind::Tuple => true,
+            Kind::Tuple => heap::is_plain_tuple(iterable),
             Kind::Constant => !iterable.is_none(),
             Kind::Iterator => iterator::is_known(iterable) && self.origin(iterable).is_some(),
             _ => false,
@@ -166,18 +169,24 @@ impl State {
     }
 }
 
-/// Where the iterables stand that C code makes such an iterator of; `None`: it's something else.
-fn iterables(callable: Borrowed<'_, '_>) -> Option<usize> {
+/// Where the iterables stand among so many arguments of which C code makes such an iterator; numbers are behind them.
+/// `None`: it's something else.
+fn iterables(callable: Borrowed<'_, '_>, count: usize) -> Option<Range<usize>> {
     let is = |module: &str, name: &str| {
         let found = modules::import(callable.py(), module).and_then(|module| module.getattr(name));
         found.is_ok_and(|found| callable.is(&found))
     };
     let of = |module: &str, names: &[&str]| names.iter().any(|name| is(module, name));
-    if of("builtins", &["enumerate", "zip"]) || of("itertools", &["islice"]) {
-        Some(0)
-    } else if of("builtins", &["map", "filter"]) || of("itertools", &["starmap"]) {
-        Some(1)
+    let places = if of("builtins", &["enumerate"]) || of("itertools", &["islice"]) {
+        0..1
+    } else if of("builtins", &["zip"]) {
+        0..count
+    } else if of("builtins", &["map"]) {
+        1..count
+    } else if of("builtins", &["filter"]) || of("itertools", &["starmap"]) {
+        1..2
     } else {
-        None
-    }
+        return None;
+    };
+    (places.end <= count && !places.is_empty()).then_some(places)
 }

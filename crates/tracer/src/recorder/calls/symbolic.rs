@@ -197,6 +197,7 @@ impl Recorder {
         let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
         let traits = self.functions.traits(callable);
         let second = args.get(1..2).unwrap_or_default();
+        let is_ordered = name == "sorted" && self.is_ordered_by_names(call);
         if moves && name.ends_with("attr") {
             self.concrete(frame, second, "the name of an attribute");
         }
@@ -208,7 +209,7 @@ impl Recorder {
             // It fixes what it can't take.
             && !matches!(class, Class::Model(Model::Numpy | Model::Arrays(_)))
             && !self.hands_on(class, self.functions.writes(callable), call.positional())
-            && !(name == "sorted" && self.is_ordered_by_names(call))
+            && !is_ordered
         {
             let read = if is_record(class, names) { &args[..2] } else { args };
             self.concrete(frame, read, &format!("read by {name}"));
