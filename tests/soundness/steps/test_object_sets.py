@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import stator
+
 from .within_nodes import Program, Programs, network, rows
 
 PROGRAMS = Programs(most_traced=5)
@@ -33,8 +35,8 @@ class Numbered:
 
 @whole
 def frozen_parameters() -> Program:
-    net = network()
-    frozen = set(net[0].parameters())
+    net: Any = network()
+    frozen: set[Any] = set(net[0].parameters())
 
     def step(x: Tensor) -> Any:
         return [x.sum() for it in net.parameters() if it not in frozen], len(frozen)
@@ -215,8 +217,6 @@ def test_equals_plain_python(name: str) -> None:
 
 
 def test_a_tensor_of_the_call_is_in_no_set_from_outside() -> None:
-    import stator
-
     held = {rows(0, 2), rows(1, 2)}
 
     def step(x: Tensor) -> Any:

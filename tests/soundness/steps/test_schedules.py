@@ -69,7 +69,7 @@ def averaged_with_buffers() -> Program:
 
 @program
 def decided_within_a_chain() -> Program:
-    net = network()
+    net: Any = network()
 
     def step(x: Tensor) -> Any:
         count = 0
@@ -97,9 +97,11 @@ def chain_that_is_kept() -> Program:
 @program
 def aliases_of_unions() -> Program:
     kinds: dict[str, Any] = {"kind": int}
+    table: Any = dict
+    row: Any = list
 
     def step(x: Tensor) -> Any:
-        alias = dict[str, list[kinds["kind"] | None]]
+        alias = table[str, row[kinds["kind"] | None]]
         return x * 2, repr(alias), repr(list[float | Tensor])
 
     def before(call: int) -> None:
@@ -171,9 +173,9 @@ def exit_stack() -> Program:
 @whole
 def checkpointed_under_a_decorator() -> Program:
     """A function with attributes of its own."""
-    net = network()
+    net: Any = network()
 
-    def scaled(function: Callable[..., Any]) -> Callable[..., Any]:
+    def scaled(function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
         def call(x: Tensor) -> Any:
             return function(x) * 3
