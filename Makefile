@@ -68,6 +68,22 @@ bench-survey: $(VENV)/built
 bench-backends: profiled
 	$(BIN)/python -m bench.backends
 
+# Other simulators have an environment of their own, because they ask for other versions of what this checkout has.
+# It is a layer on top of $(VENV): what isn't in it is found there, torch (5 GB) and Stator among them, and pip
+# takes no other copy of what fits. So all systems are measured with one torch, one NumPy and one Ray.
+PEERS := $(VENV)-peers
+PURELIB = import sysconfig; print(sysconfig.get_path("purelib"))
+$(PEERS)/installed: pyproject.toml $(VENV)/installed
+	$(PYTHON) -m venv --clear --without-pip $(PEERS)
+	echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PURELIB)')')" > "$$($(PEERS)/bin/python -c '$(PURELIB)')/below.pth"
+	$(PEERS)/bin/python -m pip install --quiet --group peers
+	touch $@
+
+# Some minutes of an idle machine.
+.PHONY: bench-federated-peers
+bench-federated-peers: profiled $(PEERS)/installed
+	$(PEERS)/bin/python -m bench.federated_peers
+
 # pytest comes last: its closing lines are the ones a reader of the output looks for.
 test: test-rust test-cpython-fast test-python
 

@@ -12,25 +12,8 @@ from typing import Any
 import numpy as np
 
 import stator.federated as fl
+from bench.classifier import PIXELS, ROWS, SHAPES, first_model, rows_of_clients, train
 from stator.federated.execution import LocalContext
-
-STEPS, ROWS, PIXELS, HIDDEN, DIGITS, RATE = 5, 20, 64, 32, 10, 0.1
-SHAPES = {"w1": (PIXELS, HIDDEN), "b1": (HIDDEN,), "w2": (HIDDEN, DIGITS), "b2": (DIGITS,)}
-
-
-def train(model: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
-    """The model after the client's steps."""
-    import torch
-
-    for _ in range(STEPS):
-        model = {name: tensor.detach().requires_grad_() for name, tensor in model.items()}
-        hidden = torch.relu(rows["images"] @ model["w1"] + model["b1"])
-        scores = hidden @ model["w2"] + model["b2"]
-        loss = torch.nn.functional.cross_entropy(scores, rows["labels"])
-        gradients = torch.autograd.grad(loss, list(model.values()))
-        updated = zip(model.items(), gradients, strict=True)
-        model = {name: tensor - RATE * gradient for (name, tensor), gradient in updated}
-    return {name: tensor.detach() for name, tensor in model.items()}
 
 
 def a_round() -> Any:
@@ -60,15 +43,7 @@ def measure(clients: int = 1000, runs: int = 5) -> dict[str, float]:
     import torch
 
     torch.set_num_threads(1)
-    drawn = np.random.default_rng(0)
-    model = {name: drawn.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
-    rows = [
-        {
-            "images": drawn.normal(size=(ROWS, PIXELS)).astype(np.float32),
-            "labels": drawn.integers(0, DIGITS, ROWS),
-        }
-        for _ in range(clients)
-    ]
+    model, rows = first_model(), rows_of_clients(clients)
     comp = a_round()
 
     def loop() -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import clients, pages
+from bench import classifier, clients, pages
 
 ROOT = Path(__file__).resolve().parent.parent
 SYSTEMS = {"stator": "stator.federated", "peer": "federated_language"}
@@ -194,8 +194,8 @@ def at_once(found: dict[str, float]) -> list[str]:
         "",
         "## Clients",
         "",
-        f"A round of federated averaging with 1,000 clients: {clients.STEPS} steps on "
-        f"{clients.ROWS} rows each, with a classifier of digits, in one thread; medians.",
+        f"A round of federated averaging with 1,000 clients: {classifier.STEPS} steps on "
+        f"{classifier.ROWS} rows each, with a classifier of digits, in one thread; medians.",
         "",
         "| | µs a client | times faster than the loop |",
         "| :-- | --: | --: |",

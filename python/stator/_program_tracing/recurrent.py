@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from stator._program_tracing import packed
+
 __all__ = ["SUBSTITUTES"]
 
 
@@ -40,8 +42,11 @@ def _viewing(forward: Any) -> Callable[..., Any]:
         forward.__code__, forward.__globals__, forward.__name__, forward.__defaults__
     )
 
-    def viewed(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return original(_View(self), *args, **kwargs)
+    def viewed(self: Any, input: Any, hx: Any = None) -> Any:
+        view = _View(self)
+        if isinstance(input, packed.Packed):
+            return packed.run(view, input, hx)
+        return original(view, input, hx)
 
     return viewed
 

@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
-from stator._program_tracing import TensorSpec, autograd, indexing, recurrent, table
+from stator._program_tracing import TensorSpec, autograd, grouping, indexing, packed, recurrent, table
 from stator._stator import federated as _federated
 from stator._suggest import describe
 from stator.errors import ProgramError, SpecError
@@ -42,8 +42,8 @@ _FOLDER = str(Path(__file__).parent)
 _OWN_FILES = tuple(
     str(Path(_FOLDER, name))
     for name in (
-        *("__init__.py", "autograd.py", "flattening.py", "indexing.py", "recurrent.py"),
-        "tracing.py",
+        *("__init__.py", "autograd.py", "flattening.py", "grouping.py", "indexing.py"),
+        *("packed.py", "recurrent.py", "tracing.py"),
     )
 )
 
@@ -250,8 +250,11 @@ class Tracing:
     """One trace of a program. The attributes are those that the native side asks for."""
 
     nodes = autograd.NODES
-    silent = [*autograd.SILENT, *indexing.SILENT]
-    substitutes = [*autograd.SUBSTITUTES, *recurrent.SUBSTITUTES]
+    silent = [*autograd.SILENT, *indexing.SILENT, *packed.SILENT]
+    substitutes = [
+        *(*autograd.SUBSTITUTES, *grouping.SUBSTITUTES),
+        *(*packed.SUBSTITUTES, *recurrent.SUBSTITUTES),
+    ]
     stand_in = FakeTensor
     views = [_federated.Struct]
     get_item = staticmethod(indexing.get_item)

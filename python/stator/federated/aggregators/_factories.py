@@ -36,7 +36,8 @@ class AggregationProcess:
     @property
     def measures(self) -> bool:
         """Whether there are measurements."""
-        return len(self.next.type_signature.result["measurements"].member) > 0
+        of = self.next.type_signature.result["measurements"].member
+        return not isinstance(of, fl.StructType) or len(of) > 0
 
 
 class AggregationFactory(abc.ABC):
