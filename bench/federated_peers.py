@@ -231,16 +231,18 @@ def report(found: dict[int, dict[str, Found]], passes: int, rounds: int, load: f
         f"Written by `make bench-federated-peers` with CPython {platform.python_version()}, "
         f"{platform.machine()}, {os.cpu_count()} CPU cores; {versions()}. {busy}",
         "",
-        f"A round of federated averaging in which all clients take {classifier.STEPS} steps of gradient "
-        f"descent on {classifier.ROWS} rows each, with a classifier of digits of {classifier.PIXELS}, "
-        f"{classifier.HIDDEN} and {classifier.DIGITS} numbers. Each system does it from its own "
-        "Python interface, with what it does for a client by default, in processes of its own: "
-        f"the median of {passes * rounds} rounds, of {passes} processes that take turns with the others'; "
-        "a process's first round, in which it starts and traces, is left out. PyTorch has one "
-        "thread for each process or worker. Where all processors work, Flower and Ray have a worker for each.",
+        "A round of federated averaging in which all clients take "
+        f"{classifier.STEPS} steps of gradient descent on {classifier.ROWS} rows each, with a "
+        f"classifier of digits of {classifier.PIXELS}, {classifier.HIDDEN} and "
+        f"{classifier.DIGITS} numbers. Each system does it from its own Python interface, with "
+        "what it does for a client by default, in processes of its own: the median of "
+        f"{passes * rounds} rounds, of {passes} processes that take turns with the others'; a "
+        "process's first round, in which it starts and traces, is left out. PyTorch has one "
+        "thread for each process or worker. Where all processors work, Flower and Ray have a "
+        "worker for each.",
         "",
-        "The last column is the greatest difference of a model to that of the loop on tensors, after any "
-        f"of {rounds + 1} rounds, as a share of the array's greatest number.",
+        "The last column is the greatest difference of a model to that of the loop on tensors, "
+        f"after any of {rounds + 1} rounds, as a share of the array's greatest number.",
     ]
     for clients, of in found.items():
         lines += table(clients, of)

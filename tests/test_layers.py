@@ -241,10 +241,11 @@ MODULES = {
     },
     "_program_tracing.grouping": set(),
     "_program_tracing.indexing": set(),
-    "_program_tracing.recurrent": set(),
+    "_program_tracing.packed": {"errors"},
+    "_program_tracing.recurrent": {"_program_tracing.packed"},
     "_program_tracing.tracing": {
         *("_program_tracing", "_program_tracing.autograd", "_program_tracing.grouping"),
-        *("_program_tracing.indexing", "_program_tracing.recurrent"),
+        *("_program_tracing.indexing", "_program_tracing.packed", "_program_tracing.recurrent"),
         *("_program_tracing.table", "_suggest", "errors"),
     },
     "programs": {

@@ -16,7 +16,9 @@ def of_tensors(model: Arrays, rows: list[Arrays], rounds: int) -> Iterator[tuple
     for _ in range(rounds):
         begin = time.perf_counter()
         start = {name: torch.from_numpy(array) for name, array in model.items()}
-        total = {name: torch.zeros(array.shape, dtype=torch.float64) for name, array in model.items()}
+        total = {
+            name: torch.zeros(array.shape, dtype=torch.float64) for name, array in model.items()
+        }
         for row in rows:
             own = {name: torch.from_numpy(array) for name, array in row.items()}
             for name, tensor in classifier.train(start, own).items():
@@ -31,7 +33,9 @@ def of_modules(model: Arrays, rows: list[Arrays], rounds: int) -> Iterator[tuple
     state = classifier.state_dict(model)
     for _ in range(rounds):
         begin = time.perf_counter()
-        total = {name: torch.zeros(tensor.shape, dtype=torch.float64) for name, tensor in state.items()}
+        total = {
+            name: torch.zeros(tensor.shape, dtype=torch.float64) for name, tensor in state.items()
+        }
         for row in rows:
             images, labels = torch.from_numpy(row["images"]), torch.from_numpy(row["labels"])
             module.load_state_dict(state)

@@ -370,3 +370,39 @@ def test_sequences_of_clients_are_stacked(counted: list[int]) -> None:
     same(found, run(mapped, given, by, exact=True))
     expected = [(np.stack(row) * times).sum(0) for row, times in zip(given, by, strict=True)]
     same(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64])
+@pytest.mark.parametrize("shape", [[], [2, 3]])
+def test_integers_wrap_around_as_one_after_the_other(dtype: Any, shape: list[int]) -> None:
+    of = fl.TensorType(dtype, shape)
+    local = fl.local_computation(of)(lambda number: number * 3)
+
+    @fl.federated_computation(fl.FederatedType(of, fl.CLIENTS))
+    def total(numbers: Any) -> Any:
+        return fl.federated_sum(fl.federated_map(local, numbers))
+
+    ends = np.iinfo(dtype)
+    drawn = np.random.default_rng(0).integers(ends.min, ends.max, (300, *shape), dtype)
+    numbers = [np.asarray(number, dtype)[()] for number in drawn]
+    with np.errstate(over="ignore"):
+        expected = (drawn * dtype(3)).sum(0, dtype=dtype)
+    for exact in (True, False):
+        with fl.framework.get_context_stack().install(LocalContext(exact=exact)):
+            found = total(numbers)
+        assert found.dtype == dtype
+        assert np.array_equal(found, expected)
+
+
+def test_fields_of_dictionaries_are_found_in_any_order() -> None:
+    comp = computation(by_grad)
+    given = rows(4)
+    expected = run(comp, model(), given)
+    turned = [OrderedDict(reversed(list(of.items()))) for of in given]
+    plain = [{name: of[name] for name in ("y", "x")} for of in given]
+    same(run(comp, model(), turned), expected)
+    same(run(comp, model(), plain), expected)
+    with pytest.raises(TypeError, match="no field 'z'"):
+        run(comp, model(), [{"x": of["x"], "z": of["y"]} for of in given])
+    with pytest.raises(TypeError, match="the name of a field must be a str"):
+        run(comp, model(), [{"x": of["x"], 1: of["y"]} for of in given])

@@ -204,6 +204,38 @@ def test_aggregators_have_32_bits(dtype: torch.dtype, name: str) -> None:
     same(found, expected, dtype)
 
 
+ALONE = {
+    **AGGREGATORS,
+    "sum": lambda: aggregators.SumFactory(),
+    "unweighted": lambda: aggregators.UnweightedMeanFactory(),
+    "zeroed": lambda: aggregators.zeroing_factory(1.5, aggregators.SumFactory()),
+    "at random": lambda: aggregators.StochasticDiscretizationFactory(
+        0.25, aggregators.SumFactory()
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", ALONE)
+def test_aggregators_alone_take_and_give_16_bits(dtype: torch.dtype, name: str) -> None:
+    # Multiples of a quarter, so that integers have them too.
+    values = [np.array([[0.25, 1.0], [-0.5, 0.75]]) * factor for factor in (1, 2, 5)]
+
+    def result(of: Any) -> Any:
+        factory = ALONE[name]()
+        weights = np.float32 if factory.is_weighted else None
+        process = factory.create(fl.to_type([("w", (of, (2, 2)))]), weights)
+        given = [{"w": value.astype(of)} for value in values]
+        counts = ([2.0, 1.0, 4.0],) if factory.is_weighted else ()
+        return process.next(process.initialize(), given, *counts)["result"]["w"]
+
+    found, wide = result(HALVES[dtype]), result(np.float32)
+    assert found.dtype == HALVES[dtype]
+    # One rounding more than with 32 bits, or two where what is summed has been scaled.
+    near = 2 * float(ml_dtypes.finfo(HALVES[dtype]).eps)
+    np.testing.assert_allclose(found.astype(np.float32), wide, rtol=near)
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 def test_scaffold_and_private_steps_learn(dtype: torch.dtype) -> None:
     of, rows = a_model(dtype), some_clients(dtype)

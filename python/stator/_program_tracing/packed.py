@@ -135,7 +135,9 @@ def run(module: Any, packed: Packed, hx: Any = None) -> Any:
             at = layer * directions + direction
             given = _picked(rows, backwards) if direction else rows
             state = [tensor[at : at + 1] for tensor in first]
-            output, *cell = _steps(module, given, state, weights[each * at : each * (at + 1)], lengths)
+            output, *cell = _steps(
+                module, given, state, weights[each * at : each * (at + 1)], lengths
+            )
             ends[0].append(_picked(output, (lengths - 1).unsqueeze(0))[0])
             for kept, end in zip(ends[1:], cell, strict=True):
                 kept.append(end[0])

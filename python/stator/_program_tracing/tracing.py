@@ -26,7 +26,15 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
-from stator._program_tracing import TensorSpec, autograd, grouping, indexing, packed, recurrent, table
+from stator._program_tracing import (
+    TensorSpec,
+    autograd,
+    grouping,
+    indexing,
+    packed,
+    recurrent,
+    table,
+)
 from stator._stator import federated as _federated
 from stator._suggest import describe
 from stator.errors import ProgramError, SpecError

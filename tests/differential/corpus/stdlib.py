@@ -462,7 +462,7 @@ def abstract_collections(x: Tensor, items: Any) -> Tensor:
 
 @case(one)
 def typing_at_run_time(x: Tensor) -> Tensor:
-    kind = typing.cast(int, 3)
+    kind = typing.cast(int, 3) + typing.cast(list[int | Tensor], 1)
     origin = typing.get_origin(list[int])
     return x * kind + (origin is list) + len(typing.get_args(dict[str, int]))
 

@@ -89,12 +89,18 @@ class AggregationFactory(abc.ABC):
         value_type = fl.to_type(value_type)
         for path, of in leaves(value_type):
             known = isinstance(of, fl.TensorType) and of.shape is not None and None not in of.shape
-            if not known or np.dtype(of.dtype).kind not in kinds:
+            if not known or _kind(of.dtype) not in kinds:
                 where = f"`{path}` of `value_type`" if path else "`value_type`"
                 raise TypeError(
                     f"{name} aggregates arrays of {what}, of known sizes: {where} is {of}."
                 )
         return value_type
+
+
+def _kind(dtype: Any) -> str:
+    """As NumPy has it, which doesn't know `bfloat16` for a floating-point number."""
+    found = np.dtype(dtype)
+    return "f" if found.name == "bfloat16" else found.kind
 
 
 class Wrapping(AggregationFactory):

@@ -217,6 +217,9 @@ impl<'e> Conversion<'e> {
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let wrong = |expected: &str| Err(self.unlike(path, expected, ty, object));
         let count = structure.len();
+        if let Some(fields) = in_order(object, structure) {
+            return Ok(fields);
+        }
         let Some(Elements { elements, .. }) = elements(object)? else {
             return wrong("a struct");
         };
@@ -279,6 +282,23 @@ impl<'e> Conversion<'e> {
         let error = error.expected(format!("{expected}, for {ty}")).found(describe(object));
         PyTypeError::new_err(error.to_string())
     }
+}
+
+/// The values of a dictionary that has the fields of a struct in the type's order, as most have: nothing is made for
+/// their names. `None`: it may be another.
+fn in_order<'py>(
+    object: &Bound<'py, PyAny>,
+    structure: &StructType,
+) -> Option<Vec<Bound<'py, PyAny>>> {
+    let dict = object.cast_exact::<PyDict>().ok()?;
+    if dict.len() != structure.len() {
+        return None;
+    }
+    let fields = dict.iter().zip(structure.fields()).map(|((key, value), field)| {
+        let key = key.cast_exact::<PyString>().ok()?;
+        (key.to_str().ok()? == &**field.name.as_ref()?).then_some(value)
+    });
+    fields.collect()
 }
 
 /// For values that can't hold functions.

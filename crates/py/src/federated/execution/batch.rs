@@ -5,6 +5,7 @@ use std::ops::Range;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
 use stator_federated::dtype::DType;
 use stator_federated::execution::Total;
 use stator_federated::types::{Shape, TensorType};
@@ -86,6 +87,25 @@ impl Batch {
             numbers.add_to(total, some.len(), weights);
         }
         Ok(true)
+    }
+
+    /// The sum of the tensors of some clients, if they are of integers that PyTorch adds up: it wraps around, as adding
+    /// one after the other does.
+    pub fn integers<'py>(
+        &self,
+        py: Python<'py>,
+        clients: &Range<usize>,
+        ty: &TensorType,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (DType::Int8 | DType::Int16 | DType::Int32 | DType::Int64 | DType::UInt8) = ty.dtype
+        else {
+            return Ok(None);
+        };
+        let named = PyDict::new(py);
+        named
+            .set_item(intern!(py, "dtype"), self.tensor.bind(py).getattr(intern!(py, "dtype"))?)?;
+        let rows = self.rows(py, clients)?;
+        rows.call_method(intern!(py, "sum"), (0,), Some(&named)).map(Some)
     }
 
     /// The number that a client has, if each has one, and they are in memory.

@@ -309,12 +309,15 @@ impl Kernels for Python {
         if is_rounded(ty) {
             return attached(|py| Ok(sum.add(py, leaves, weights, ty)?));
         }
-        for leaf in leaves {
-            let so_far = match sum.integers.take() {
-                None => (*leaf).clone(),
-                Some(so_far) => self.combine(Combine::Add, &so_far, leaf, ty)?,
-            };
-            sum.integers = Some(so_far);
+        let mut left = leaves;
+        while let Some(leaf) = left.first() {
+            let together = attached(|py| Ok(sums::integers_in_one(py, left, ty)?))?;
+            let (next, count) = together.unwrap_or_else(|| ((*leaf).clone(), 1));
+            left = &left[count..];
+            sum.integers = Some(match sum.integers.take() {
+                None => next,
+                Some(so_far) => self.combine(Combine::Add, &so_far, &next, ty)?,
+            });
         }
         Ok(())
     }

@@ -100,6 +100,20 @@ impl Sums {
     }
 }
 
+/// The sum of the first of some tensors of integers, and of how many, if these are those of clients in one tensor.
+pub fn integers_in_one(
+    py: Python<'_>,
+    leaves: &[&Leaf],
+    ty: &TensorType,
+) -> PyResult<Option<(Leaf, usize)>> {
+    let Some((batch, clients)) = rows_in_one(leaves).filter(|(_, clients)| clients.len() > 1)
+    else {
+        return Ok(None);
+    };
+    let sum = batch.integers(py, &clients, ty)?;
+    Ok(sum.map(|sum| (Leaf::new(sum), clients.len())))
+}
+
 /// The sum of two that aren't rounded.
 pub fn merge<'py>(
     py: Python<'py>,

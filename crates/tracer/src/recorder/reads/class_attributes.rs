@@ -223,7 +223,7 @@ impl Recorder {
         ops::get_item(owner, key)
     }
 
-    /// Whether a parameter of a generic class is a class or constant, or some of them.
+    /// Whether a parameter of a generic class is a class or constant, or some of them, such as `int | str`.
     fn is_plain_parameter(&self, key: Borrowed<'_, '_>) -> bool {
         match self.kind(key) {
             Kind::Type | Kind::Constant => true,
@@ -231,7 +231,9 @@ impl Recorder {
                 let items = heap::tuple_items(key);
                 items.iter().all(|item| self.is_plain_parameter(item.as_borrowed()))
             }
-            _ => false,
+            _ => heap::union_members(key).is_some_and(|members| {
+                members.iter().all(|member| self.is_plain_parameter(member.as_borrowed()))
+            }),
         }
     }
 
