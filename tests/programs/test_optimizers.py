@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from programs.common import I64, random, spec
+from programs.common import I64, check, random, spec
 
 from stator.errors import ProgramError
 from stator.programs import TensorProgram
@@ -123,3 +123,28 @@ assert calls == [1]
 def test_the_first_optimizer_of_a_process(name: str) -> None:
     """PyTorch changes a class where it is first used: that is no change of the program's."""
     subprocess.run([sys.executable, "-c", FIRST.format(name)], check=True)
+
+
+CLIPS = {
+    "norm": lambda of: torch.nn.utils.clip_grad_norm_(of, 0.1),
+    "not clipped": lambda of: torch.nn.utils.clip_grad_norm_(of, 100.0),
+    "greatest": lambda of: torch.nn.utils.clip_grad_norm_(of, 0.1, norm_type=float("inf")),
+    "one by one": lambda of: torch.nn.utils.clip_grad_norm_(of, 0.1, foreach=False),
+    "value": lambda of: torch.nn.utils.clip_grad_value_(of, 0.01),
+    "of several types": lambda of: torch.nn.utils.get_total_norm([of[0].grad.double(), of[1].grad]),
+}
+
+
+@pytest.mark.parametrize("name", CLIPS)
+def test_gradients_are_clipped(name: str) -> None:
+    def step(weight: Any, bias: Any, rows: Any) -> Any:
+        parameters = [each.detach().clone().requires_grad_() for each in (weight, bias)]
+        (rows @ parameters[0] + parameters[1]).pow(2).sum().backward()
+        found = CLIPS[name](parameters)
+        optimizer = torch.optim.SGD(parameters, lr=0.5)
+        optimizer.step()
+        gradients = [each.grad for each in parameters]
+        return [each.detach() for each in parameters], gradients, [] if found is None else [found]
+
+    specs = (spec(3, 2), spec(2), spec(None, 3))
+    check(TensorProgram.trace(step, specs), step, *random(*specs))

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from programs.common import spec
 from torch import nn
 from torch.nn.utils.rnn import (
     PackedSequence,
@@ -19,7 +20,6 @@ from torch.nn.utils.rnn import (
 
 from stator.errors import ProgramError, ProgramInputError
 from stator.programs import TensorProgram
-from tests.programs.common import spec
 
 STEPS, ROWS = 6, 4
 LENGTHS = ([3, 6, 1, 4], [6, 6, 6, 6], [1, 1, 2, 1], [2, 5, 5, 3])
@@ -76,6 +76,21 @@ def test_networks(name: str) -> None:
         rows[max(lengths) :] = torch.nan
         rows[lengths[0] :, 0] = torch.inf
         alike(program, function, rows, torch.tensor(lengths))
+
+
+def test_weights_that_are_large() -> None:
+    network = nn.LSTM(3, 5)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.mul_(1e5)
+
+    def function(rows: Any, lengths: Any) -> Any:
+        _, ends = network(pack_padded_sequence(rows, lengths, enforce_sorted=False))
+        return ends
+
+    sizes = (spec(STEPS, ROWS, 3), spec(ROWS, dtype=torch.int64))
+    program = TensorProgram.trace(function, sizes)
+    alike(program, function, torch.randn(STEPS, ROWS, 3), torch.tensor([3, 6, 1, 4]))
 
 
 def test_any_number_of_sequences() -> None:
@@ -167,6 +182,15 @@ def held_data(rows: Any, lengths: Any) -> Any:
     return PackedSequence(packed.data.relu(), packed.batch_sizes)
 
 
+def held_parts(rows: Any, lengths: Any) -> Any:
+    data, *_ = pack_padded_sequence(rows, lengths, enforce_sorted=False)
+    return data
+
+
+def held_first(rows: Any, lengths: Any) -> Any:
+    return pack_padded_sequence(rows, lengths, enforce_sorted=False)[0]
+
+
 def as_long_as_the_longest(rows: Any, lengths: Any) -> Any:
     return pad_packed_sequence(pack_padded_sequence(rows, lengths))[0]
 
@@ -182,6 +206,8 @@ def dropped(rows: Any, lengths: Any) -> Any:
     ("function", "explanation", "hint"),
     [
         (held_data, "`data` of a packed sequence", "before `pack_padded_sequence`"),
+        (held_parts, "the parts of a packed sequence", "before `pack_padded_sequence`"),
+        (held_first, "a part of a packed sequence", "before `pack_padded_sequence`"),
         (as_long_as_the_longest, "`pad_packed_sequence` without `total_length`", "`total_length=`"),
         (dropped, "dropout between its layers", "`dropout=0`"),
     ],

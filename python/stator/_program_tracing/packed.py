@@ -19,13 +19,13 @@ from stator.errors import ProgramError
 
 __all__ = ["SILENT", "SUBSTITUTES", "Packed", "run"]
 
-_CLOSED = 1e4
-"""What is added to a gate so that it is open or closed to the last digit."""
-
 
 def _refuse(explanation: str, hint: str) -> None:
     why = "how much a packed sequence holds is known only when the program runs"
     raise ProgramError("SB003", explanation, hint, [], why)
+
+
+_BEFORE = "do it to the padded sequence, before `pack_padded_sequence`"
 
 
 class Packed:
@@ -38,10 +38,13 @@ class Packed:
         """The greatest length, where the program itself says it."""
 
     def __getattr__(self, name: str) -> Any:
-        _refuse(
-            f"`{name}` of a packed sequence",
-            "do it to the padded sequence, before `pack_padded_sequence`",
-        )
+        _refuse(f"`{name}` of a packed sequence", _BEFORE)
+
+    def __getitem__(self, at: Any) -> Any:
+        _refuse("a part of a packed sequence", _BEFORE)
+
+    def __iter__(self) -> Any:
+        _refuse("the parts of a packed sequence", _BEFORE)
 
 
 def _places(rows: Any) -> Any:
@@ -162,7 +165,9 @@ def _steps(module: Any, rows: Any, state: Any, weights: Any, lengths: Any) -> An
     weights = list(weights)
     if module.mode == "LSTM":
         into, kept, new, out = torch.zeros_like(weights[0][:, :1]).chunk(4)
-        stopping = torch.cat([into - _CLOSED, kept + _CLOSED, new, out])
+        # No number that it is added to counts beside it.
+        closed = torch.finfo(weights[0].dtype).max / 4
+        stopping = torch.cat([into - closed, kept + closed, new, out])
         weights[0] = torch.cat([weights[0], stopping], 1)
         ended = (_places(rows) >= lengths).unsqueeze(-1).to(rows.dtype)
         rows = torch.cat([rows, ended], -1)
