@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SIZES = (100, 1000)
 """Numbers of clients."""
 
-LIMIT = 900
+LIMIT = 3600
 """Seconds after which a system is given up."""
 
 NEAR = 1e-4
@@ -44,27 +44,21 @@ class System:
     function: str
     """`module:expression` in `bench.peers`."""
     processors: str
-    package: str
-    """Whose version the page tells."""
 
 
 SYSTEMS = {
-    "modules": System(
-        "plain PyTorch, `nn.Module` and `torch.optim.SGD`", "loops:of_modules", "1", "torch"
-    ),
-    "tensors": System("plain PyTorch, written out on tensors", "loops:of_tensors", "1", "torch"),
-    "pfl": System("pfl-research, `SimulatedBackend`", "pfl_research:simulated", "1", "pfl"),
-    "flower": System("Flower, simulation on Ray", "flower:simulated", "all", "flwr"),
-    "exact": System(
-        "Stator, one client after the other", "contexts:local(1, exact=True)", "1", "stator"
-    ),
-    "at_once": System("Stator, clients at once", "contexts:local(1)", "1", "stator"),
-    "averaging": System("Stator, `build_fed_avg`", "contexts:averaging", "1", "stator"),
-    "threads": System("Stator, clients at once, in threads", "contexts:local()", "all", "stator"),
+    "modules": System("plain PyTorch, `nn.Module` and `torch.optim.SGD`", "loops:of_modules", "1"),
+    "tensors": System("plain PyTorch, written out on tensors", "loops:of_tensors", "1"),
+    "pfl": System("pfl-research, `SimulatedBackend`", "pfl_research:simulated", "1"),
+    "flower": System("Flower, simulation on Ray", "flower:simulated", "all"),
+    "exact": System("Stator, one client after the other", "contexts:local(1, exact=True)", "1"),
+    "at_once": System("Stator, clients at once", "contexts:local(1)", "1"),
+    "averaging": System("Stator, `build_fed_avg`", "contexts:averaging", "1"),
+    "threads": System("Stator, clients at once, in threads", "contexts:local()", "all"),
     "ray_exact": System(
-        "Stator, `RayContext`, one client after the other", "contexts:on_ray(True)", "all", "ray"
+        "Stator, `RayContext`, one client after the other", "contexts:on_ray(True)", "all"
     ),
-    "ray": System("Stator, `RayContext`, clients at once", "contexts:on_ray()", "all", "ray"),
+    "ray": System("Stator, `RayContext`, clients at once", "contexts:on_ray()", "all"),
 }
 REFERENCE = "tensors"
 WANTED = {"modules": 5, "tensors": 5, "pfl": 5, "flower": 50}

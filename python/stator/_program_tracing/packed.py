@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.nn.utils import rnn
@@ -20,7 +20,7 @@ from stator.errors import ProgramError
 __all__ = ["SILENT", "SUBSTITUTES", "Packed", "run"]
 
 
-def _refuse(explanation: str, hint: str) -> None:
+def _refuse(explanation: str, hint: str) -> NoReturn:
     why = "how much a packed sequence holds is known only when the program runs"
     raise ProgramError("SB003", explanation, hint, [], why)
 
