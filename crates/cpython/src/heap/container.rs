@@ -56,6 +56,18 @@ pub fn tuple_item<'py>(tuple: Any<'_, 'py>, index: usize) -> Option<Bound<'py, P
     }
 }
 
+/// Puts an object that equals an element of a tuple, and has its type, in its place.
+pub fn exchange_tuple_item(tuple: Any<'_, '_>, index: usize, item: Bound<'_, PyAny>) {
+    let Some(_old) = tuple_item(tuple, index) else { return };
+    // SAFETY: a tuple with more than `index` elements. It owns a reference to the old one, which is dropped; the macro
+    // takes over the reference to the new one. An equal object of a builtin type changes neither hash nor order.
+    unsafe {
+        let old = ffi::PyTuple_GET_ITEM(tuple.as_ptr(), index as ffi::Py_ssize_t);
+        ffi::PyTuple_SET_ITEM(tuple.as_ptr(), index as ffi::Py_ssize_t, item.into_ptr());
+        ffi::Py_DECREF(old);
+    }
+}
+
 /// `start`, `stop` and `step` of a slice.
 #[inline]
 pub fn slice_parts<'py>(slice: Borrowed<'_, 'py, PySlice>) -> [Bound<'py, PyAny>; 3] {

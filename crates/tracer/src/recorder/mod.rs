@@ -119,6 +119,8 @@ pub struct Recorder {
     gc: RefCell<Option<WithoutGc>>,
     /// The `with` instructions met that only switch PyTorch's modes: code object and unit.
     plain_withs: RefCell<Vec<(Py<PyAny>, usize)>>,
+    /// Numbers that were exchanged for others in what a trace left behind.
+    exchanged: RefCell<Vec<Py<PyAny>>>,
     session: Rc<Session>,
     /// Whether some instructions are ones to break before: marked, or chosen by a test.
     has_marks: bool,
@@ -366,6 +368,7 @@ impl Recorder {
             selected: RefCell::default(),
             gc: RefCell::default(),
             plain_withs: RefCell::default(),
+            exchanged: RefCell::default(),
             has_marks,
             abandoned: RefCell::default(),
             asked: Breaks::now(),

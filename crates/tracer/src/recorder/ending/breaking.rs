@@ -290,7 +290,8 @@ impl Recorder {
         if self.point.borrow().is_none() {
             Room::remember(self.root, &state);
         }
-        let traced = Finish::run(state, py, end, handled.as_ref());
+        let traced =
+            Finish::run(state, py, end, handled.as_ref(), &mut self.exchanged.borrow_mut());
         if let Err((Reason::Told, detail)) = &traced {
             self.mark_emissions(&spots, detail);
         }

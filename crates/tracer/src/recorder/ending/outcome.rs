@@ -229,6 +229,10 @@ pub struct Finish<'s> {
     /// Whether the trace goes on: its recipes are those of all exits.
     pub(in crate::recorder) is_exit: bool,
     pub(in crate::recorder) made: FxHashMap<usize, RecipeId>,
+    /// The objects made by the trace that recipes were made of, if it has symbols.
+    pub(in crate::recorder) visited: Vec<Py<PyAny>>,
+    /// What was taken out of them and of what was written.
+    pub(in crate::recorder) exchanged: Vec<Py<PyAny>>,
     /// The keys of `made`, in the order in which they came.
     pub(in crate::recorder) order: Vec<usize>,
     /// The frame objects of the frames that are made, by address; 0 where there is none.
@@ -256,6 +260,8 @@ impl<'s> Finish<'s> {
             recipes: Recipes::new(),
             is_exit: false,
             made: FxHashMap::default(),
+            visited: Vec::new(),
+            exchanged: Vec::new(),
             order: Vec::new(),
             standing: Vec::new(),
             raised: Vec::new(),
@@ -267,17 +273,18 @@ impl<'s> Finish<'s> {
         }
     }
 
-    /// Makes recipes of what the end needs, and takes the notes apart.
+    /// Makes recipes of what the end needs, and takes the notes apart. `exchanged` gets what has to live on for now.
     pub fn run(
         mut state: State,
         py: Python<'_>,
         end: End<'_, '_>,
         handled: Option<&Object<'_>>,
+        exchanged: &mut Vec<Py<PyAny>>,
     ) -> Made<Traced> {
         let mut finish = Finish::new(&mut state);
         let ending = finish.ending(end, handled)?;
-        let effects = finish.state.take_effects(py);
-        let (effects, targets) = finish.effects(py, &effects)?;
+        let written = finish.state.take_effects(py);
+        let (effects, targets) = finish.effects(py, &written)?;
         let ending_last = finish.ending_last(&ending, &targets);
         let emissions = finish.emissions(py)?;
         let known_lists =
@@ -287,6 +294,9 @@ impl<'s> Finish<'s> {
             return Err(stop);
         }
         finish.check_made(py)?;
+        finish.share_numbers(py, &written);
+        drop(written);
+        exchanged.append(&mut finish.exchanged);
         let Finish { recipes, outputs, kept, .. } = finish;
         outputs.set(&mut state.graph);
         if state.graph.reads_withdrawn() {

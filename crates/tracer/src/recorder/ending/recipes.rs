@@ -70,6 +70,9 @@ impl Finish<'_> {
                     self.insert(address, id);
                     return Ok(id);
                 }
+                if self.state.has_symbols() {
+                    self.visited.push(object.to_owned().unbind());
+                }
                 let id = self.recipes.reserve();
                 self.insert(address, id);
                 let recipe = match self.token(object)? {

@@ -1,0 +1,161 @@
+"""What a recorded call leaves behind holds the objects that plain Python has for numbers, as what a replay leaves does."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+import stator
+
+SMALL = {number: number for number in range(-5, 257)}
+
+
+class Slotted:
+    __slots__ = ("number",)
+
+
+class Pair(NamedTuple):
+    number: int
+    other: int
+
+
+@dataclasses.dataclass
+class Kept:
+    number: int
+    inner: list[Any]
+
+
+class Place:
+    """Where the programs write; each is made anew for a call."""
+
+    number: int = 0
+
+    def __init__(self) -> None:
+        self.items: list[Any] = [0]
+        self.table: dict[str, Any] = {}
+        self.slotted = Slotted()
+        self.queue: collections.deque[Any] = collections.deque()
+        self.lists: collections.defaultdict[int, list[Any]] = collections.defaultdict(list)
+
+
+def kept_by_class(place: Any, number: int) -> Any:
+    type(place).number = number
+
+
+# What keeps the number, and where it is found then: in the place or in what the first returns.
+KEEPS: dict[str, tuple[Callable[[Any, int], Any], Callable[[Any, Any], Any]]] = {
+    "attribute": (lambda p, n: setattr(p, "number", n), lambda p, r: p.number),
+    "slot": (lambda p, n: setattr(p.slotted, "number", n), lambda p, r: p.slotted.number),
+    "class": (kept_by_class, lambda p, r: type(p).number),
+    "item": (lambda p, n: p.table.update(number=n), lambda p, r: p.table["number"]),
+    "element": (lambda p, n: p.items.append(n), lambda p, r: p.items[-1]),
+    "inserted": (lambda p, n: p.items.insert(0, n), lambda p, r: p.items[0]),
+    "deque": (lambda p, n: p.queue.append(n), lambda p, r: p.queue[-1]),
+    "defaultdict": (lambda p, n: p.lists[1].append(n), lambda p, r: p.lists[1][-1]),
+    "tuple in an attribute": (lambda p, n: setattr(p, "pair", (n, 1)), lambda p, r: p.pair[0]),
+    "dict in a dict": (
+        lambda p, n: p.table.update(inner={"number": n}),
+        lambda p, r: p.table["inner"]["number"],
+    ),
+    "returned dict": (lambda p, n: {"number": n}, lambda p, r: r["number"]),
+    "returned instance": (lambda p, n: Kept(n, []), lambda p, r: r.number),
+    "returned deeply": (
+        lambda p, n: Kept(0, [{"a": (n, [n])}]),
+        lambda p, r: r.inner[0]["a"][1][0],
+    ),
+    "named tuple": (lambda p, n: Pair(n, 1), lambda p, r: r.number),
+    "namespace": (lambda p, n: SimpleNamespace(number=n), lambda p, r: r.number),
+    "new deque": (lambda p, n: collections.deque([n]), lambda p, r: r[0]),
+    "closure": (lambda p, n: lambda: n, lambda p, r: r()),
+    "default": (lambda p, n: lambda number=n: number, lambda p, r: r()),
+    "partial": (lambda p, n: functools.partial(int, n), lambda p, r: r.args[0]),
+    "iterator": (lambda p, n: iter([n]), lambda p, r: next(r)),
+    "generator": (lambda p, n: (each for each in [n]), lambda p, r: next(r)),
+}
+
+NUMBERS: dict[str, Callable[[int], int]] = {"given": lambda n: n, "computed": lambda n: n + 1}
+
+
+def unbroken(keep: Any, make: Any) -> Any:
+    def run(x: Any, place: Any, n: int) -> Any:
+        number = make(n)
+        return keep(place, number), x * number
+
+    return run
+
+
+def broken_before(keep: Any, make: Any) -> Any:
+    def run(x: Any, place: Any, n: int) -> Any:
+        number = make(n)
+        stator.graph_break()
+        return keep(place, number), x * number
+
+    return run
+
+
+def broken_behind(keep: Any, make: Any) -> Any:
+    def run(x: Any, place: Any, n: int) -> Any:
+        number = make(n)
+        kept = keep(place, number)
+        stator.graph_break()
+        return kept, x * number
+
+    return run
+
+
+@pytest.mark.parametrize("program", [unbroken, broken_before, broken_behind])
+@pytest.mark.parametrize("make", NUMBERS)
+@pytest.mark.parametrize("where", KEEPS)
+def test_small_ints_that_are_kept_are_the_shared_ones(where: str, make: str, program: Any) -> None:
+    keep, read = KEEPS[where]
+    compiled = stator.compile(program(keep, NUMBERS[make]))
+    for n in (3, 4, 5, 6, 6, -5, 255):
+        place = Place()
+        kept, scaled = compiled(torch.ones(2), place, n)
+        number = NUMBERS[make](n)
+        found = read(place, kept)
+        assert type(found) is int and found is SMALL[number]
+        assert scaled.tolist() == [number, number]
+
+
+@pytest.mark.parametrize("program", [unbroken, broken_behind])
+@pytest.mark.parametrize("where", KEEPS)
+def test_an_argument_that_is_kept_is_found_as_itself(where: str, program: Any) -> None:
+    keep, read = KEEPS[where]
+    compiled = stator.compile(program(keep, NUMBERS["given"]))
+    for n in (1003, 1004, 1005, 1006, 2.5, 3.5):
+        place = Place()
+        kept, _ = compiled(torch.ones(2), place, n)
+        assert read(place, kept) is n
+
+
+def behind_a_break(x: Any, n: int) -> Any:
+    text = "a" + str(n)
+    same = text is "a" + str(n)  # noqa: F632 -- two texts: the graph breaks here, and the number is fixed
+    after = n + 1
+    return n is after - 1, after is n + 1, same, x * n
+
+
+def test_small_ints_behind_a_break_are_one_object() -> None:
+    compiled = stator.compile(behind_a_break)
+    for n in (3, 4, 99, 255, -5, -5, -4, 3):
+        expected, found = behind_a_break(torch.ones(2), n), compiled(torch.ones(2), n)
+        assert found[:3] == expected[:3] == (True, True, False)
+
+
+def test_c_code_at_a_break_keeps_what_it_has_borrowed() -> None:
+    def halved(*given: Any, **named: Any) -> Any:
+        return torch.quantile(*given, **named)
+
+    compiled = stator.compile(halved, dynamic=True)
+    for part in (0.25, 0.5, 0.75):
+        x = torch.arange(5.0)
+        assert torch.equal(compiled(x, part), halved(x, part))
+        assert torch.equal(compiled(x, q=part, dim=0), halved(x, q=part, dim=0))
