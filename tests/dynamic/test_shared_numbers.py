@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -159,3 +160,19 @@ def test_c_code_at_a_break_keeps_what_it_has_borrowed() -> None:
         x = torch.arange(5.0)
         assert torch.equal(compiled(x, part), halved(x, part))
         assert torch.equal(compiled(x, q=part, dim=0), halved(x, q=part, dim=0))
+
+
+def test_small_ints_are_one_object_where_a_frame_goes_on_natively() -> None:
+    def limited(x: Any, n: int) -> Any:
+        text = "a" + str(n)
+        stator.graph_break()
+        after = n + 1
+        if text == "a-5":
+            stator.graph_break()
+        return n is after - 1, x * n
+
+    compiled = stator.compile(limited, recompile_limit=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stator.RecompileLimitWarning)
+        for n in (3, 4, 99, 255, -5, -4, 7, -5):
+            assert compiled(torch.ones(2), n)[0] is True

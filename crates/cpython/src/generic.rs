@@ -8,7 +8,7 @@ use pyo3::PyTypeInfo;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::types::{PyInt, PyString, PyTuple, PyType};
 
 use crate::heap::types;
 use crate::object::{Borrowed, Object, owned, status};
@@ -131,6 +131,17 @@ pub fn own_int(py: Python<'_>, value: i64) -> Object<'_> {
     // SAFETY: the GIL is held; the result is a new reference, or NULL where memory has run out.
     let made = unsafe { Bound::from_owned_ptr_or_opt(py, crate::ffi::stator_own_int(value)) };
     made.expect("memory for an int")
+}
+
+/// The object that CPython has for a small int, where this one is another of its value.
+#[inline]
+pub fn shared_int<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    if !object.is_exact_instance_of::<PyInt>() {
+        return None;
+    }
+    let value = object.extract::<i64>().ok().filter(|value| (-5..=256).contains(value))?;
+    let shared = PyInt::new(object.py(), value).into_any();
+    (!shared.is(object)).then_some(shared)
 }
 
 /// An exact text that no other code holds: not one that CPython shares among equal texts. `None`: it's empty.

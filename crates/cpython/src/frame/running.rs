@@ -376,6 +376,7 @@ impl<'py> Running<'py> {
     /// Gives the frame to CPython, to go on at `unit`; returns what it evaluates to.
     pub fn hand_over_at(&mut self, unit: usize) -> Evaluated<'py> {
         self.publish();
+        self.share_small_ints();
         // SAFETY: `unit` is an instruction of the code, or the frame's start, where CPython goes on.
         unsafe {
             let instr = self.first.add(unit).wrapping_sub(InterpreterFrame::NEXT);

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::Running;
 use super::slot::Slot;
 use crate::ffi as shim;
+use crate::generic;
 use crate::object::{Borrowed, Object, cloned, owned};
 use crate::opcode::NULL_IS_ABOVE;
 use crate::ops;
@@ -455,6 +456,21 @@ impl<'py> Running<'py> {
         unsafe {
             let old = ptr::replace(self.frame.slots().add(index), Slot::of_option(value));
             old.take(self.frame.py())
+        }
+    }
+
+    /// Puts the objects that CPython has for small ints where the frame holds others of their values: whoever compares
+    /// them by `is` finds one object.
+    pub(super) fn share_small_ints(&mut self) {
+        for index in 0..self.code().nlocalsplus() {
+            if let Some(shared) = self.frame.local(index).and_then(generic::shared_int) {
+                drop(self.set_local(index, Some(shared)));
+            }
+        }
+        for index in 0..self.depth() {
+            if let Some(shared) = self.frame.stack()[index].and_then(generic::shared_int) {
+                drop(self.exchange_stacked(index, shared));
+            }
         }
     }
 

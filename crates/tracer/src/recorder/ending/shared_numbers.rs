@@ -6,7 +6,7 @@
 //! work there may have borrowed what is taken out here, so all of that lives until the recording is over.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyList, PyString, PyTuple, PyType};
 use stator_cpython::heap::container::{deque_items, exchange_tuple_item, is_deque};
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::object::{Borrowed, Object};
@@ -24,11 +24,12 @@ impl State {
     fn shared<'py>(&self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         let plain = if self.stands_for(object) != object.as_ptr() as usize {
             self.plain(&object.to_owned())?
-        } else if self.has_own_object(object) && heap::is_small_int(object) {
-            PyInt::new(object.py(), object.extract::<i64>().ok()?).into_any()
+        } else if self.has_own_object(object) {
+            generic::shared_int(object)?
         } else {
             return None;
         };
+        let plain = generic::shared_int(plain.as_borrowed()).unwrap_or(plain);
         (!plain.is(object)).then_some(plain)
     }
 }
