@@ -238,18 +238,15 @@ impl State {
     }
 
     /// Whether a function is likely made anew for each call: found below an argument, with a closure; in a frame behind
-    /// a break, by a function around it (a comprehension, too); or in a `map`. Such a function is guarded by its code and
-    /// parts, any other by its identity.
+    /// a break or in a generator's, by a function around it (a comprehension, too); or in a `map`. Such a function is
+    /// guarded by its code and parts, any other by its identity.
     fn is_per_call_function(&self, source: SourceId, object: Borrowed<'_, '_>) -> bool {
         match self.sources.get(source) {
             // That of a `map`, which is one for a call itself.
             Source::Iterated { .. } => return true,
-            Source::Local { .. } if self.roots.are_behind_break() => {
-                let code = heap::function_code(object);
-                let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
-                if code.is_some_and(|code| code.flags() & NESTED != 0) {
-                    return true;
-                }
+            Source::GeneratorSlot { .. } if is_nested(object) => return true,
+            Source::Local { .. } if self.roots.are_behind_break() && is_nested(object) => {
+                return true;
             }
             _ => {}
         }
@@ -447,4 +444,11 @@ impl State {
             _ => Err((Reason::OutsideWrite, "a container under construction".into())),
         }
     }
+}
+
+/// Whether a function's code stands within another function's.
+fn is_nested(function: Borrowed<'_, '_>) -> bool {
+    let code = heap::function_code(function);
+    let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+    code.is_some_and(|code| code.flags() & NESTED != 0)
 }
