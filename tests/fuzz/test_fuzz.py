@@ -25,7 +25,7 @@ from .generate import generate as generate_reads
 from .program import Make, Program, Space, check, compiled_function, shrink
 from .programs import generate as generate_programs
 
-SECONDS = float(os.environ.get("STATOR_FUZZ_SECONDS", "30"))
+SECONDS = float(os.environ.get("STATOR_FUZZ_SECONDS", "15"))
 SEED = os.environ.get("STATOR_FUZZ_SEED", "200000")
 
 
