@@ -15,9 +15,9 @@ import stator
 
 
 def odd_or_not(x: Tensor, odd: bool) -> Tensor:
-    """Nothing that has an islice on its stack can be resumed."""
+    """Nothing that has an `accumulate` on its stack can be resumed."""
     y = x * 2
-    for k in itertools.islice(range(9), 3) if odd else range(3):
+    for k in itertools.accumulate([0, 1, 1]) if odd else range(3):
         sys.stdout.write("")
         y = y + k
     return y
@@ -66,5 +66,5 @@ def test_lazy_modules_are_traced_once_they_are_there() -> None:
         found = compiled(x)
         assert torch.equal(found, model(x))
     assert type(model[0]) is nn.Linear
-    assert stator.stats(compiled).native == 1
+    assert stator.stats(compiled).native == 0
     assert stator.stats(compiled).hits == 2

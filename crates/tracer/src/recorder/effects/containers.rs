@@ -240,13 +240,9 @@ impl State {
         receiver: Borrowed<'_, '_>,
         args: &[Borrowed<'_, '_>],
     ) -> std::result::Result<(), Stop> {
-        let adds_object = |state: &mut Self, arg: &Borrowed<'_, '_>| match state.kind_alone(*arg) {
-            Kind::Constant | Kind::Type => false,
-            Kind::Tensor | Kind::Object => state.source(*arg).is_some(),
-            _ => true,
-        };
         let is_set = self.kind_alone(receiver) == Kind::Set;
-        if !self.is_blind(receiver, name) || is_set && args.iter().any(|arg| adds_object(self, arg))
+        if !self.is_blind(receiver, name)
+            || is_set && args.iter().any(|arg| self.may_be_outside_object(*arg))
         {
             // What it does depends on the contents.
             self.kind(receiver);
@@ -365,6 +361,23 @@ impl State {
                 let detail = format!("a set that holds a {}", heap::type_name(element));
                 Err((Reason::OutsideWrite, detail))
             }
+        }
+    }
+
+    /// Whether an argument of a set's method is an object from outside, or holds one: whether the set has it is a question of
+    /// its contents.
+    fn may_be_outside_object(&mut self, arg: Borrowed<'_, '_>) -> bool {
+        match self.kind_alone(arg) {
+            Kind::Constant | Kind::Type => false,
+            Kind::Tensor | Kind::Object => self.source(arg).is_some(),
+            Kind::List | Kind::Tuple | Kind::Set | Kind::FrozenSet
+                if self.origin(arg) == Some(Origin::Fresh) || heap::is_constant(arg) =>
+            {
+                let is_sequence = matches!(self.kind_alone(arg), Kind::List | Kind::Tuple);
+                let held = if is_sequence { heap::children(arg) } else { heap::set_items(arg) };
+                held.iter().any(|item| self.may_be_outside_object(item.as_borrowed()))
+            }
+            _ => true,
         }
     }
 
