@@ -12,6 +12,9 @@ import numpy as np
 STEPS, ROWS, PIXELS, HIDDEN, DIGITS, RATE = 5, 20, 64, 32, 10, 0.1
 SHAPES = {"w1": (PIXELS, HIDDEN), "b1": (HIDDEN,), "w2": (HIDDEN, DIGITS), "b2": (DIGITS,)}
 
+NAMES = {"w1": "0.weight", "b1": "0.bias", "w2": "2.weight", "b2": "2.bias"}
+"""What the same arrays are called in a module's state."""
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
@@ -70,11 +73,9 @@ def state_dict(model: Arrays) -> dict[str, Any]:
     """The model as a module's state: a linear layer keeps its weights the other way round."""
     import torch
 
-    state = {"0.weight": "w1", "0.bias": "b1", "2.weight": "w2", "2.bias": "b2"}
-    return {key: torch.tensor(model[name].T).contiguous() for key, name in state.items()}
+    return {key: torch.tensor(model[name].T).contiguous() for name, key in NAMES.items()}
 
 
 def of_state(state: Any) -> Arrays:
     """The model of a module's state: tensors or arrays by names."""
-    names = {"w1": "0.weight", "b1": "0.bias", "w2": "2.weight", "b2": "2.bias"}
-    return {name: np.array(state[key]).T for name, key in names.items()}
+    return {name: np.array(state[key]).T for name, key in NAMES.items()}

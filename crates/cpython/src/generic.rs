@@ -133,14 +133,20 @@ pub fn own_int(py: Python<'_>, value: i64) -> Object<'_> {
     made.expect("memory for an int")
 }
 
-/// The object that CPython has for a small int, where this one is another of its value.
+/// The value of an exact int for which CPython keeps one object.
 #[inline]
-pub fn shared_int<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+#[must_use]
+pub fn small_int(object: Borrowed<'_, '_>) -> Option<i64> {
     if !object.is_exact_instance_of::<PyInt>() {
         return None;
     }
-    let value = object.extract::<i64>().ok().filter(|value| (-5..=256).contains(value))?;
-    let shared = PyInt::new(object.py(), value).into_any();
+    object.extract::<i64>().ok().filter(|value| (-5..=256).contains(value))
+}
+
+/// The object that CPython has for a small int, where this one is another of its value.
+#[inline]
+pub fn shared_int<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    let shared = PyInt::new(object.py(), small_int(object)?).into_any();
     (!shared.is(object)).then_some(shared)
 }
 

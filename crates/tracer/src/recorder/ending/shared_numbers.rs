@@ -22,15 +22,13 @@ impl State {
     /// The object that the program would find where it finds a number, or a tuple, of the trace's own. `None`: it's no
     /// such object, or CPython would make one here, too.
     fn shared<'py>(&self, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-        let plain = if self.stands_for(object) != object.as_ptr() as usize {
-            self.plain(&object.to_owned())?
+        if self.stands_for(object) != object.as_ptr() as usize {
+            self.plain(&object.to_owned()).filter(|plain| !plain.is(object))
         } else if self.has_own_object(object) {
-            generic::shared_int(object)?
+            generic::shared_int(object)
         } else {
-            return None;
-        };
-        let plain = generic::shared_int(plain.as_borrowed()).unwrap_or(plain);
-        (!plain.is(object)).then_some(plain)
+            None
+        }
     }
 }
 

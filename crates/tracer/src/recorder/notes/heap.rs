@@ -551,24 +551,16 @@ pub fn is_identity_stable(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bo
     !(constant::is_constant(left) && constant::is_constant(right) && constant::equal(left, right))
 }
 
-/// Whether an object is an exact int of a value for which CPython keeps one object.
-pub fn is_small_int(object: Borrowed<'_, '_>) -> bool {
-    object.is_exact_instance_of::<PyInt>()
-        && object.extract::<i64>().is_ok_and(|number| (-5..=256).contains(&number))
-}
-
-/// Whether CPython has one object for both.
+/// Whether CPython has one object for both, a small int.
 pub fn are_one_small_int(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
-    is_small_int(left)
-        && is_small_int(right)
-        && left.extract::<i64>().ok() == right.extract::<i64>().ok()
+    generic::small_int(left).is_some_and(|value| generic::small_int(right) == Some(value))
 }
 
 /// Whether CPython keeps one object for this value: `None`, `True`, small integers, types of PyTorch
 /// and such, as opposed to numbers and texts that are made anew.
 pub fn is_shared_constant(object: Borrowed<'_, '_>) -> bool {
     if object.is_exact_instance_of::<PyInt>() {
-        return is_small_int(object);
+        return generic::small_int(object).is_some();
     }
     !(object.is_exact_instance_of::<PyFloat>()
         || object.is_exact_instance_of::<PyString>()
