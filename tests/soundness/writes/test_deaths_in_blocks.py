@@ -278,3 +278,37 @@ def test_it_dies_in_plain_order(fn: Callable[[Tensor, Log], Tensor], skips: bool
     with stator.config.patch(skip_unprofitable=skips):
         for call in range(7):
             assert run(compiled, call) == run(fn, call), call
+
+
+def passed_through(x: Tensor, log: Log) -> Tensor:
+    """Its block ends without a break of its own: what the generator held is noticed by nobody."""
+    with quiet():
+        cut(log)
+        x = x + 1
+    return x * 2
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    yield
+
+
+def test_a_tool_that_refers_to_code_ends_no_trace() -> None:
+    """TorchDynamo keeps tables of code objects, by weak references."""
+
+    def breaks() -> int:
+        compiled = stator.compile(passed_through)
+        log: Log = []
+        with stator.config.patch(skip_unprofitable=False):
+            for call in range(4):
+                assert torch.equal(
+                    compiled(torch.full((3,), call), log), torch.full((3,), 2 * call + 2)
+                )
+        assert log == ["break"] * 4
+        return stator.stats(compiled).breaks
+
+    before = breaks()
+    stator.reset()
+    codes = weakref.WeakKeyDictionary({quiet.__wrapped__.__code__: 1})  # type: ignore[attr-defined]
+    assert breaks() == before
+    assert len(codes) == 1

@@ -111,10 +111,15 @@ fn refcount(object: *mut PyObject) -> isize {
     unsafe { ffi::Py_REFCNT(object) }
 }
 
-/// Whether an object outlives calls, or has parts that do.
+/// Whether an object outlives calls, or has parts that do. A code object outlives the generators that run it, because
+/// functions have it; who refers to one weakly is a tool, such as TorchDynamo.
 fn is_lasting(object: *mut PyObject) -> bool {
     // SAFETY: a live object.
-    unsafe { ffi::PyType_Check(object) != 0 || ffi::PyModule_Check(object) != 0 }
+    unsafe {
+        ffi::PyType_Check(object) != 0
+            || ffi::PyModule_Check(object) != 0
+            || ffi::PyCode_Check(object) != 0
+    }
 }
 
 /// Adds the objects that have few `owners` besides `object`, and those that are noticed: it may be their last owner but one.
