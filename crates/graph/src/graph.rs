@@ -152,8 +152,8 @@ impl Room {
             placeholders: nodes / 4,
             args: nodes * 3,
             keywords: nodes / 4,
-            dims: nodes * 4,
-            stacks: nodes / 2,
+            dims: nodes * 8,
+            stacks: nodes * 2,
         }
     }
 

@@ -8,9 +8,12 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 
 /// How much is mapped, in bytes.
-const MAPPED: usize = 3 << 20;
+const MAPPED: usize = 4 << 20;
 /// In pieces below the size that the C library maps, and unmaps, by itself.
 const PIECE: usize = 64 << 10;
+/// More than any table of a trace takes. The C library has the system map such a block for it alone, and from when one was
+/// given back on it takes blocks of that size from its heap, where pages have been touched.
+const LARGE: usize = 1 << 20;
 
 /// Touches memory and gives it back to the allocator, once in a process. An allocator that hands free memory
 /// back to the operating system at once gains nothing by it.
@@ -18,6 +21,7 @@ pub fn warm_up() {
     /// Memory at the heap's end is handed back: this stays behind the pieces.
     static END: OnceLock<Box<[u8]>> = OnceLock::new();
     END.get_or_init(|| {
+        drop(black_box(Vec::<u8>::with_capacity(LARGE)));
         // Zeros would be mapped without being touched.
         let pieces: Vec<Vec<u8>> = (0..MAPPED / PIECE).map(|_| vec![1; PIECE]).collect();
         black_box(&pieces);

@@ -40,6 +40,8 @@ pub struct NodeCall<'a> {
     pub args: &'a [Arg],
     /// The keywords' names.
     pub keywords: &'a [TextId],
+    /// What [`Self::class`] has found.
+    pub class: Option<Raising>,
 }
 
 impl<'a> NodeCall<'a> {
@@ -47,7 +49,7 @@ impl<'a> NodeCall<'a> {
     pub fn of(graph: &'a Graph, node: NodeId) -> Option<Self> {
         let NodeKind::Call { target, args, keywords } = &graph.node(node).kind else { return None };
         let (args, keywords) = (graph.args(*args), graph.keywords(*keywords));
-        Some(Self { graph, target: *target, args, keywords })
+        Some(Self { graph, target: *target, args, keywords, class: None })
     }
 
     /// Whether what a call raises leaves the trace by an exit: that stands behind it, and behind the parts of what it
@@ -123,7 +125,11 @@ impl<'a> NodeCall<'a> {
         }
     }
 
-    fn class(&self) -> Raising {
+    /// What its name says of it, but for `norm`, where an argument decides.
+    pub fn class(&self) -> Raising {
+        if let Some(class) = self.class {
+            return class;
+        }
         if let Target::GetAttr { name } = self.target {
             // Of gradients only those are read by nodes that the trace has computed: they have memory of their own.
             let is_gradient = self.graph.text(name) == "grad";

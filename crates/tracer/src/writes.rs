@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, Value};
+use stator_graph::{Arg, Graph, NodeId, NodeKind, Target, TextId, Value};
+use stator_operators::Raising;
 
 use crate::raises::{ARRAY_WRITES, Data, NodeCall};
 use crate::rollback;
@@ -78,6 +79,52 @@ pub struct Writes {
     /// Whether code of the program's own was called.
     pub has_called: bool,
     placeholders: u32,
+    names: Names,
+}
+
+/// What the names of operations say of them, whatever they are given. A model calls few operations often, and each reading
+/// of a name compares many texts.
+#[derive(Default)]
+struct Names {
+    classes: FxHashMap<(TextId, bool), Raising>,
+    /// They write nothing.
+    steady: FxHashSet<TextId>,
+}
+
+impl Names {
+    /// The call with its class.
+    fn classified<'a>(&mut self, call: NodeCall<'a>) -> NodeCall<'a> {
+        let key = match call.target {
+            Target::Function { name, .. } => (name, false),
+            Target::Method { name, .. } => (name, true),
+            _ => return call,
+        };
+        let known = self.classes.get(&key).copied();
+        let class = known.or_else(|| {
+            let class = (call.operation() != "norm").then(|| call.class())?;
+            self.classes.insert(key, class);
+            Some(class)
+        });
+        NodeCall { class, ..call }
+    }
+
+    /// As [`write_of`].
+    fn write_of(&mut self, call: NodeCall<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
+        let (Target::Function { name, .. } | Target::Method { name, .. }) = call.target else {
+            return write_of(call);
+        };
+        if !call.keywords.is_empty() {
+            return write_of(call);
+        }
+        if self.steady.contains(&name) {
+            return None;
+        }
+        let write = write_of(call);
+        if write.is_none() && !rollback::is_silent(call.operation()) {
+            self.steady.insert(name);
+        }
+        write
+    }
 }
 
 /// In-place operations that change what a tensor looks like.
@@ -119,6 +166,7 @@ impl Writes {
                 }
                 NodeKind::Call { .. } => {
                     let call = NodeCall::of(graph, id).expect("it is a call");
+                    let call = self.names.classified(call);
                     self.call(call, id, is_handled)
                 }
             };
@@ -157,7 +205,11 @@ impl Writes {
                 self.passed.insert(key(call));
             }
         }
-        for (position, what) in self.written_by(call) {
+        let write = self.names.write_of(call);
+        let is_write = write.is_some();
+        for (position, what) in
+            write.map_or_else(Vec::new, |write| self.inputs_written(call, write))
+        {
             self.written.entry(position).or_default().add(what);
             // It may have written a part when it raises.
             if may_raise && !is_caught && !call.is_repeatable() {
@@ -165,7 +217,6 @@ impl Writes {
             }
         }
         self.has_called |= !is_of_numbers && call.is_users();
-        let is_write = write_of(call).is_some();
         if is_write {
             // Where the written tensor's data went, nobody has followed.
             self.known.fill(false);
@@ -200,7 +251,15 @@ impl Writes {
 
     /// The inputs that an operation writes.
     pub fn written_by(&mut self, call: NodeCall<'_>) -> Vec<(u32, Written)> {
-        let Some((what, targets)) = write_of(call) else { return Vec::new() };
+        write_of(call).map_or_else(Vec::new, |write| self.inputs_written(call, write))
+    }
+
+    /// The inputs that what an operation writes leads to.
+    fn inputs_written(
+        &mut self,
+        call: NodeCall<'_>,
+        (what, targets): (Written, SmallVec<[Arg; 4]>),
+    ) -> Vec<(u32, Written)> {
         if call.sets_gradients() {
             let graph = call.graph;
             let requires = |node: NodeId| matches!(graph.node(node).value, Value::Tensor(meta) if meta.requires_grad);
@@ -300,18 +359,10 @@ fn writes_integers(call: NodeCall<'_>) -> bool {
 
 /// Whether any node of a graph writes.
 pub fn any(graph: &Graph) -> bool {
-    // Most operations have names that say that they don't, whatever they are given.
-    let mut steady = FxHashSet::default();
-    graph.nodes().any(|(id, _)| {
-        let Some(call) = NodeCall::of(graph, id) else { return false };
-        let (Target::Function { name, .. } | Target::Method { name, .. }) = call.target else {
-            return write_of(call).is_some();
-        };
-        if !call.keywords.is_empty() || rollback::is_silent(call.operation()) {
-            return write_of(call).is_some();
-        }
-        !steady.contains(&name) && (write_of(call).is_some() || !steady.insert(name))
-    })
+    let mut names = Names::default();
+    graph
+        .nodes()
+        .any(|(id, _)| NodeCall::of(graph, id).is_some_and(|call| names.write_of(call).is_some()))
 }
 
 /// What the nodes up to one that raised may have written to inputs, if that isn't written again in the same

@@ -104,6 +104,11 @@ enum Layout {
 impl Layout {
     /// By the exact type.
     fn of(iterator: Any<'_, '_>) -> Option<Self> {
+        // Each argument of a call is asked, and hardly any is an iterator.
+        // SAFETY: a live object.
+        if unsafe { ffi::PyIter_Check(iterator.as_ptr()) } == 0 {
+            return None;
+        }
         let ty = types::address_of(iterator);
         let is = |known: *mut ffi::PyTypeObject| ty == known as usize;
         let is_any = |known: &[*mut ffi::PyTypeObject]| known.iter().any(|known| is(*known));

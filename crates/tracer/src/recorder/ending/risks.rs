@@ -35,7 +35,7 @@ impl Recorder {
         if self.session.program.is_some() {
             return None;
         }
-        let call = NodeCall { graph: &state.graph, target, args, keywords };
+        let call = NodeCall { graph: &state.graph, target, args, keywords, class: None };
         if !refuses && !call.may_raise(&|_| false) {
             return None;
         }
@@ -84,7 +84,7 @@ impl State {
         keywords: &[TextId],
         most: u64,
     ) -> Option<String> {
-        let call = NodeCall { graph: &self.graph, target, args, keywords };
+        let call = NodeCall { graph: &self.graph, target, args, keywords, class: None };
         let own = if call.is_repeatable() { None } else { write_of(call) };
         let own = own.map_or(0, |(_, targets)| self.bytes_of(&targets));
         let mut why = None;

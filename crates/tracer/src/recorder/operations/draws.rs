@@ -159,7 +159,7 @@ impl State {
 
     /// Why code of the program's own can't be a node: a replay draws numbers and takes locks before it runs.
     pub(in crate::recorder) fn refuse_users_node(&self, target: Target) -> Noted<()> {
-        let call = NodeCall { graph: &self.graph, target, args: &[], keywords: &[] };
+        let call = NodeCall { graph: &self.graph, target, args: &[], keywords: &[], class: None };
         if (self.claims.draws.is_none() && self.claims.locks.is_empty()) || !call.is_users() {
             return Ok(());
         }
