@@ -126,7 +126,7 @@ def test_small_ints_that_are_kept_are_the_shared_ones(where: str, make: str, pro
         assert scaled.tolist() == [number, number]
 
 
-@pytest.mark.parametrize("program", [unbroken, broken_behind])
+@pytest.mark.parametrize("program", [unbroken, broken_before, broken_behind])
 @pytest.mark.parametrize("where", KEEPS)
 def test_an_argument_that_is_kept_is_found_as_itself(where: str, program: Any) -> None:
     keep, read = KEEPS[where]
@@ -176,3 +176,59 @@ def test_small_ints_are_one_object_where_a_frame_goes_on_natively() -> None:
         warnings.simplefilter("ignore", stator.RecompileLimitWarning)
         for n in (3, 4, 99, 255, -5, -4, 7, -5):
             assert compiled(torch.ones(2), n)[0] is True
+
+
+# What holds the number where C code has put it, and how it's taken out.
+HOLDS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any]]] = {
+    "set": (lambda n: {n}, lambda r: next(iter(r))),
+    "set of several": (lambda n: {n, 1000, "a"}, lambda r: next(i for i in r if i in SMALL)),
+    "set from a list": (lambda n: set([n]), lambda r: next(iter(r))),  # noqa: C405
+    "set comprehension": (lambda n: {i for i in [n]}, lambda r: next(iter(r))),  # noqa: C416
+    "frozenset": (lambda n: frozenset((n,)), lambda r: next(iter(r))),
+    "key": (lambda n: {n: "a"}, lambda r: next(iter(r))),
+    "key among texts": (lambda n: {"a": 1, n: "a", "b": 2}, lambda r: list(r)[1]),
+    "key of a comprehension": (lambda n: {i: 1 for i in [n]}, lambda r: next(iter(r))),  # noqa: C420
+    "key from fromkeys": (lambda n: dict.fromkeys([n]), lambda r: next(iter(r))),
+    "key in a counter": (lambda n: collections.Counter([n]), lambda r: next(iter(r))),
+    "slice": (lambda n: slice(n), lambda r: r.stop),
+    "slice from": (lambda n: slice(n, None), lambda r: r.start),
+    "range": (lambda n: range(n), lambda r: r.stop),
+    "range from": (lambda n: range(n, 300), lambda r: r.start),
+}
+
+
+@pytest.mark.parametrize("program", [unbroken, broken_before, broken_behind])
+@pytest.mark.parametrize("make", NUMBERS)
+@pytest.mark.parametrize("holds", HOLDS)
+def test_small_ints_that_c_code_holds_are_the_shared_ones(
+    holds: str, make: str, program: Any
+) -> None:
+    hold, read = HOLDS[holds]
+    compiled = stator.compile(program(lambda p, n: hold(n), NUMBERS[make]))
+    for n in (3, 4, 5, 6, 6, -5, 255):
+        kept, scaled = compiled(torch.ones(2), Place(), n)
+        number = NUMBERS[make](n)
+        assert kept == hold(number) and read(kept) is SMALL[number]
+        assert scaled.tolist() == [number, number]
+
+
+@pytest.mark.parametrize("make", NUMBERS)
+def test_small_ints_in_outside_sets_and_keys_are_the_shared_ones(make: str) -> None:
+    names: set[Any] = set()
+    table: dict[Any, Any] = {}
+
+    def run(x: Any, n: int) -> Any:
+        number = NUMBERS[make](n)
+        names.add(number)
+        table[number] = x
+        table.setdefault((number, 1), number)
+        return x * number
+
+    compiled = stator.compile(run)
+    for n in (3, 4, 5, 6, 6, -5, 255):
+        names.clear()
+        table.clear()
+        compiled(torch.ones(2), n)
+        number = SMALL[NUMBERS[make](n)]
+        assert next(iter(names)) is number and next(iter(table)) is number
+        assert table[number, 1] is number and list(table)[1][0] is number

@@ -363,6 +363,8 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     fn hand_over(&mut self, unit: usize) -> Evaluated<'py> {
         let unit = self.keywords.map_or(unit, |keywords| keywords.start);
         self.sites.leaves(&self.frame);
+        let sites = self.sites;
+        self.run.exchange_held(|held| sites.plain(held));
         self.run.hand_over_at(unit)
     }
 }

@@ -59,6 +59,11 @@ pub trait Sites<'py>: Sized {
     fn substitutes(&self, frame: &Frame<'py>) -> Vec<(usize, Object<'py>)> {
         Vec::new()
     }
+    /// The object that plain Python would have where the frame holds this one, if that is another: asked before CPython
+    /// goes on in a frame.
+    fn plain(&self, held: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+        None
+    }
     /// These, or what they hold, are about to be keys of a dictionary or elements of a set.
     fn takes_keys(&self, frame: &Frame<'py>, values: &[Borrowed<'_, 'py>]) {}
     /// Parts of an f-string became one: the object that it is from here on.

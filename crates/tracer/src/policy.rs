@@ -57,6 +57,23 @@ pub struct Carried {
     pub numbers: FxHashMap<usize, Py<PyAny>>,
     /// Tensors, and which of their sizes.
     pub tensors: FxHashMap<usize, Flags>,
+    /// Objects that traces of this call made for numbers, symbols still or not, each with that which plain Python
+    /// would have there.
+    pub plain: FxHashMap<usize, (Py<PyAny>, Py<PyAny>)>,
+}
+
+impl Carried {
+    /// What plain Python would have in the place of an object that a trace made for a number.
+    #[must_use]
+    pub fn plain_of(&self, number: Borrowed<'_, '_>) -> Option<&Py<PyAny>> {
+        self.plain.get(&(number.as_ptr() as usize)).map(|(_, plain)| plain)
+    }
+
+    /// What of it a trace has to know that takes nothing as a symbol.
+    #[must_use]
+    pub fn without_symbols(self) -> Self {
+        Self { plain: self.plain, ..Self::default() }
+    }
 }
 
 impl History {
@@ -96,6 +113,16 @@ impl Policy {
     pub fn carrying(mut self, carried: Carried) -> Self {
         self.carried = Rc::new(carried);
         self
+    }
+
+    /// As [`Carried::plain_of`], of numbers of an earlier trace of this call.
+    pub fn plain_of(&self, number: Borrowed<'_, '_>) -> Option<&Py<PyAny>> {
+        self.carried.plain_of(number)
+    }
+
+    /// Whether no earlier trace of this call has made objects for numbers.
+    pub fn has_no_plain(&self) -> bool {
+        self.carried.plain.is_empty()
     }
 
     /// Whether nothing but marks on tensors can make a symbol.

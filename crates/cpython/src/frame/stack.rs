@@ -462,14 +462,19 @@ impl<'py> Running<'py> {
     /// Puts the objects that CPython has for small ints where the frame holds others of their values: whoever compares
     /// them by `is` finds one object.
     pub(super) fn share_small_ints(&mut self) {
+        self.exchange_held(generic::shared_int);
+    }
+
+    /// Puts what `plain` gives for a local, or a value on the stack, in its place.
+    pub fn exchange_held(&mut self, plain: impl Fn(Borrowed<'_, 'py>) -> Option<Object<'py>>) {
         for index in 0..self.code().nlocalsplus() {
-            if let Some(shared) = self.frame.local(index).and_then(generic::shared_int) {
-                drop(self.set_local(index, Some(shared)));
+            if let Some(plain) = self.frame.local(index).and_then(&plain) {
+                drop(self.set_local(index, Some(plain)));
             }
         }
         for index in 0..self.depth() {
-            if let Some(shared) = self.frame.stack()[index].and_then(generic::shared_int) {
-                drop(self.exchange_stacked(index, shared));
+            if let Some(plain) = self.frame.stack()[index].and_then(&plain) {
+                drop(self.exchange_stacked(index, plain));
             }
         }
     }

@@ -13,6 +13,7 @@ pub mod constant;
 pub mod container;
 pub mod context;
 pub mod dict;
+pub mod exchange;
 pub mod function;
 mod getter;
 pub mod global_state;

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::{Any, container, layout, words};
 
 /// Size of an entry: a key and its hash.
-const ENTRY: usize = 16;
+pub(super) const ENTRY: usize = 16;
 /// Where an entry has its hash.
 const HASH: usize = 8;
 /// The hash of an entry whose key was removed; no object has it.

@@ -53,6 +53,11 @@ impl<'py> Sites<'py> for Recorder {
         found.map(|(index, value)| (index, value.into_bound(frame.py()))).collect()
     }
 
+    fn plain(&self, held: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+        let carried = self.carried.try_borrow().ok()?;
+        carried.plain_of(held).map(|plain| plain.bind(held.py()).clone())
+    }
+
     fn takes_keys(&self, frame: &Frame<'py>, values: &[Borrowed<'_, 'py>]) {
         self.guarded(frame.py(), || {
             self.concrete(frame, values, "a key");

@@ -76,17 +76,13 @@ impl Calls for Recorder {
                     }
                     None => {
                         if let Some(why) = disabled::reason(callable) {
-                            self.stop(frame, Reason::Disabled, why);
-                            return call.natively();
+                            return self.breaking_call(Reason::Disabled, why, call);
                         }
                         self.call_instance(call)
                     }
                 }
             }
-            _ => {
-                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-                call.natively()
-            }
+            _ => self.breaking_call(Reason::OpaqueCall, heap::name_of(callable), call),
         }
     }
 
@@ -230,12 +226,10 @@ impl Recorder {
             }
             Class::Emitter(emitter) => self.emit(*emitter, call),
             Class::Instead(_) | Class::Replaced(_) => {
-                self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-                call.natively()
+                self.breaking_call(Reason::OpaqueCall, heap::name_of(callable), call)
             }
             Class::Untraceable(reason) => {
-                self.stop(frame, *reason, heap::name_of(callable));
-                call.natively()
+                self.breaking_call(*reason, heap::name_of(callable), call)
             }
         }
     }
@@ -771,7 +765,7 @@ impl Recorder {
             || self.origin(callable).is_none()
             || self.functions.class(found.as_borrowed()).is_none()
         {
-            self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
+            return self.breaking_call(Reason::OpaqueCall, heap::name_of(callable), call);
         }
         self.concrete(frame, args, "read by C code");
         call.natively()

@@ -14,9 +14,10 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use stator_bytecode::Meaning;
+use stator_cpython::Result as Raising;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
-use stator_cpython::object::Object;
+use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_evaluator::Link;
 use stator_faults as faults;
@@ -32,6 +33,7 @@ use crate::logs::Log;
 use crate::policy::Policy;
 use crate::recorder::links::Linked;
 use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::capacity::Room;
 use crate::recorder::notes::frames::{ActiveFrame, Caller};
 use crate::recorder::notes::heap;
@@ -94,6 +96,9 @@ impl Recorder {
         let has_asked_enough = self.state.try_borrow().is_ok_and(|state| state.exits.is_full());
         self.behind_exit.set(has_asked_enough);
         let ended = if self.watching.get() {
+            if let Ok(frames) = self.standing(frame) {
+                self.carry_symbols(&frames);
+            }
             Ok(())
         } else {
             self.standing(frame).and_then(|frames| {
@@ -148,12 +153,34 @@ impl Recorder {
 
     /// Keeps what is symbolic in frames that stand at a graph break.
     fn carry_symbols(&self, standing: &[Standing<'_>]) {
-        if self.has_symbols() {
+        if self.state.borrow().has_numbers_of_its_own() {
             let chain: Chain<'_> =
                 standing.iter().map(|standing| standing.waiting.clone()).collect();
             let values = roots(&chain, None);
             *self.carried.borrow_mut() = self.state.borrow_mut().symbolic_among(&values);
         }
+    }
+
+    /// Ends the trace before a call, and makes it: what is called may keep its arguments, so it gets the objects that plain
+    /// Python has for numbers.
+    pub(in crate::recorder) fn breaking_call<'py>(
+        &self,
+        reason: Reason,
+        detail: impl Into<String>,
+        call: Call<'_, 'py>,
+    ) -> Raising<Object<'py>> {
+        self.stop(call.frame, reason, detail);
+        let py = call.frame.py();
+        let given: Vec<Option<Object<'py>>> = {
+            let carried = self.carried.borrow();
+            let plain =
+                |arg: &Borrowed<'_, 'py>| carried.plain_of(*arg).map(|it| it.bind(py).clone());
+            call.args.iter().map(plain).collect()
+        };
+        let pairs = call.args.iter().zip(&given);
+        let args: Args<'_, 'py> =
+            pairs.map(|(arg, given)| given.as_ref().map_or(*arg, |it| it.as_borrowed())).collect();
+        Call { args: &args, ..call }.natively()
     }
 
     /// Behind a loop's body there is often nothing but the way to its `FOR_ITER`.
@@ -388,7 +415,7 @@ impl Recorder {
         *self.gc.borrow_mut() = Some(WithoutGc::new(py));
         let carried = self.carried.take();
         let policy = if is_known {
-            Policy::default()
+            Policy::default().carrying(carried.without_symbols())
         } else {
             point.policy(py, self.session.dynamic).carrying(carried)
         };

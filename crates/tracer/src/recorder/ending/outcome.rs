@@ -456,7 +456,7 @@ impl<'s> Finish<'s> {
                 effects::Part::Item { key, moves } => {
                     let key = match self.state.key_source(key.bind_borrowed(py)) {
                         Some(source) => Key::Resolved(self.state.exits.resolved(source)),
-                        None => Key::Constant(self.keep(key.bind_borrowed(py))),
+                        None => Key::Constant(self.keep_constant(key.bind_borrowed(py))),
                     };
                     Part::Item { key, moves: *moves }
                 }

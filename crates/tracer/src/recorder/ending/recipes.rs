@@ -3,7 +3,9 @@
 
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{
+    PyFrozenSet, PyRange, PySlice, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference,
+};
 use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::heap::set_table::Table;
 use stator_cpython::heap::types::compares_by_identity;
@@ -31,6 +33,20 @@ impl Finish<'_> {
         let id = self.state.object(object);
         self.kept.insert(id);
         id
+    }
+
+    /// As [`Finish::keep`] of a constant, which may be a number of the trace's own that is fixed by now, or hold one: there is
+    /// one object for a small int.
+    pub(in crate::recorder) fn keep_constant(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
+        let holds = object.is_instance_of::<PyTuple>()
+            || object.is_instance_of::<PyFrozenSet>()
+            || object.is_instance_of::<PySlice>()
+            || object.is_instance_of::<PyRange>();
+        if holds && self.state.has_symbols() {
+            self.visited.push(object.to_owned().unbind());
+        }
+        let plain = self.state.plain(&object.to_owned());
+        self.keep(plain.as_ref().map_or(object, |plain| plain.as_borrowed()))
     }
 
     pub(in crate::recorder) fn recipe(&mut self, object: Borrowed<'_, '_>) -> Made<RecipeId> {
@@ -155,9 +171,7 @@ impl Finish<'_> {
             // It's this one that is found again later.
             self.state.guard_one_constant(object);
         }
-        // A number of the trace's own that is fixed by now: there is one object for a small int.
-        let plain = self.state.plain(&object.to_owned());
-        let id = self.keep(plain.as_ref().map_or(object, |plain| plain.as_borrowed()));
+        let id = self.keep_constant(object);
         Ok(self.recipes.push(Recipe::Constant(id)))
     }
 

@@ -7,8 +7,11 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple, PyType};
-use stator_cpython::heap::container::{deque_items, exchange_tuple_item, is_deque};
+use stator_cpython::heap::container::{
+    deque_items, exchange_tuple_item, is_deque, is_set, set_items,
+};
 use stator_cpython::heap::dict::{self, Peek};
+use stator_cpython::heap::exchange;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{generic, ops};
 
@@ -56,7 +59,13 @@ impl Finish<'_> {
     fn share_in_part(&mut self, py: Python<'_>, effect: &Effect) {
         let object = effect.object.bind_borrowed(py);
         match &effect.part {
-            Part::Item { key, .. } => self.share_at(object, key.bind_borrowed(py)),
+            Part::Item { key, .. } => {
+                let key = key.bind_borrowed(py);
+                self.share_at(object, key);
+                if generic::small_int(key).is_some() || key.is_instance_of::<PyTuple>() {
+                    self.share_keys(object);
+                }
+            }
             Part::Cell => self.share_in_cell(object),
             Part::Member(name) => {
                 let held = heap::slot_values(object).into_iter().find(|(descriptor, _)| {
@@ -76,6 +85,7 @@ impl Finish<'_> {
             }
             Part::Elements | Part::Added { .. } => self.share_in_list(object),
             Part::Calls(_) if is_deque(object) => self.share_in_deque(object),
+            Part::Calls(_) => self.share_in_set(object),
             _ => {}
         }
     }
@@ -90,6 +100,9 @@ impl Finish<'_> {
                     self.share_at(object, key.as_borrowed());
                 }
             }
+            self.share_keys(object);
+        } else if is_set(object) {
+            self.share_in_set(object);
         } else if self.state.kind_alone(object) == Kind::Cell {
             self.share_in_cell(object);
         } else if is_deque(object) {
@@ -99,6 +112,11 @@ impl Finish<'_> {
                 if let Some(plain) = self.shared(item.as_borrowed()) {
                     exchange_tuple_item(object, index, plain);
                 }
+            }
+        }
+        for held in exchange::bounds(object) {
+            if let Some(plain) = self.shared(held.as_borrowed()) {
+                exchange::bound(object, held.as_borrowed(), &plain);
             }
         }
         if object.is_instance_of::<PyType>() {
@@ -124,6 +142,24 @@ impl Finish<'_> {
             let held = heap::dict_get(dict, key);
             if let Some(plain) = held.and_then(|held| self.shared(held.as_borrowed())) {
                 let _ = dict::set_item(dict, key, Some(plain.as_borrowed()));
+            }
+        }
+    }
+
+    fn share_keys(&mut self, dict: Borrowed<'_, '_>) {
+        for key in dict::stored_keys(dict) {
+            if let Some(plain) = self.shared(key.as_borrowed()) {
+                exchange::key(dict, key.as_borrowed(), plain);
+            } else if key.is_instance_of::<PyTuple>() {
+                self.share_within(key.as_borrowed());
+            }
+        }
+    }
+
+    fn share_in_set(&mut self, set: Borrowed<'_, '_>) {
+        for element in set_items(set).unwrap_or_default() {
+            if let Some(plain) = self.shared(element.as_borrowed()) {
+                exchange::element(set, element.as_borrowed(), plain);
             }
         }
     }

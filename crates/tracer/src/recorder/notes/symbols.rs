@@ -81,6 +81,8 @@ pub struct Entry {
     pub stack: Option<StackId>,
     /// The outside object that this one stands for.
     pub outside: Option<Py<PyAny>>,
+    /// The operand that CPython gives as the result: `abs(n)` is `n` itself, unless that is negative.
+    pub operand: Option<Py<PyAny>>,
     /// Kept, so that nothing else gets the address.
     pub object: Py<PyAny>,
 }
@@ -268,7 +270,8 @@ impl Symbols {
         let id = NumberId(u32::try_from(self.entries.len()).expect("fewer than 2^32 numbers"));
         self.known.insert(object.as_ptr() as usize, id);
         let object = object.clone().unbind();
-        self.entries.push(Entry { number, made, node: None, stack, outside, object });
+        let entry = Entry { number, made, node: None, stack, outside, operand: None, object };
+        self.entries.push(entry);
         id
     }
 

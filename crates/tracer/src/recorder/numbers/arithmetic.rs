@@ -329,9 +329,14 @@ impl Recorder {
                 return Some(Ok(value));
             }
         };
+        let is_operand = operands.iter().any(|operand| operand.is(&value));
         let operands = terms.iter().map(|term| term.operand).collect();
         let made = Made::Call { target, operands };
-        Some(Ok(state.own_number(value.as_borrowed(), number, made)))
+        let own = state.own_number(value.as_borrowed(), number, made);
+        if is_operand {
+            state.is_operand(own.as_borrowed(), value.as_borrowed());
+        }
+        Some(Ok(own))
     }
 
     /// A comparison of numbers, or of tuples of them, of which one is symbolic.
@@ -521,6 +526,23 @@ impl Recorder {
             Ok(())
         });
         Some(same)
+    }
+
+    /// Whether plain Python would have one object for both, where an earlier trace of this call made one for a number: what
+    /// a replay has there isn't known.
+    pub(in crate::recorder) fn are_one_number<'py>(
+        &self,
+        frame: &Frame<'py>,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> bool {
+        let same = self.state.try_borrow().is_ok_and(|state| {
+            !state.policy.has_no_plain() && state.stands_for(left) == state.stands_for(right)
+        });
+        if same {
+            self.note(frame, |_| Err::<(), _>((Reason::Identity, "identity of a number".into())));
+        }
+        same
     }
 
     /// C code is about to read these values: whatever is symbolic in them is fixed.

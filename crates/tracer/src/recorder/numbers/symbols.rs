@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use stator_cpython::generic;
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
 use stator_guards::{GuardKind, SourceId};
@@ -57,6 +58,11 @@ impl State {
         self.symbols.is_some()
     }
 
+    /// Whether objects may be met that this trace, or one before it in this call, made for numbers.
+    pub fn has_numbers_of_its_own(&self) -> bool {
+        self.has_symbols() || !self.policy.has_no_plain()
+    }
+
     /// The symbolic number that an object is; not if facts leave one value only.
     pub fn number(&mut self, object: Borrowed<'_, '_>) -> Option<NumberId> {
         let symbols = self.symbols.as_mut()?;
@@ -80,38 +86,56 @@ impl State {
         self.symbols.as_ref().is_some_and(|symbols| symbols.known.contains_key(&address))
     }
 
-    /// The address of the outside object that a stand-in stands for; others stand for themselves.
+    /// The address of the object that plain Python would have in a stand-in's place; others stand for themselves.
     pub fn stands_for(&self, object: Borrowed<'_, '_>) -> usize {
-        let address = object.as_ptr() as usize;
-        let symbols = self.symbols.as_ref();
-        let original = symbols.and_then(|symbols| symbols.originals.get(&address));
-        if let Some(original) = original {
-            return original.as_ptr() as usize;
-        }
-        let id = symbols.and_then(|symbols| symbols.known.get(&address).map(|id| (symbols, *id)));
-        let outside = id.and_then(|(symbols, id)| symbols.entry(id).outside.as_ref());
-        outside.map_or(address, |outside| outside.as_ptr() as usize)
+        self.original(object).map_or(object.as_ptr() as usize, |found| found.as_ptr() as usize)
     }
 
-    /// The object that a number of its own is for everybody else; `None`: the object is no such number.
-    pub fn plain<'py>(&self, object: &Object<'py>) -> Option<Object<'py>> {
-        let symbols = self.symbols.as_ref()?;
-        let py = object.py();
-        if let Some(original) = symbols.originals.get(&(object.as_ptr() as usize)) {
-            return Some(original.bind(py).clone());
+    /// The object that plain Python would have in a stand-in's place: one from outside, or the operand that was the result.
+    /// `None`: the object is no stand-in, or a number of no other object's.
+    fn original(&self, object: Borrowed<'_, '_>) -> Option<&Py<PyAny>> {
+        let mut address = object.as_ptr() as usize;
+        let mut found = self.policy.plain_of(object);
+        let Some(symbols) = self.symbols.as_ref() else { return found };
+        if let Some(original) = symbols.originals.get(&address) {
+            return Some(original);
         }
-        let id = *symbols.known.get(&(object.as_ptr() as usize))?;
-        let entry = symbols.entry(id);
-        match (&entry.outside, entry.number) {
-            (Some(outside), _) => Some(outside.bind(py).clone()),
-            (None, Number::Integer(expr)) => {
-                Some(pyo3::types::PyInt::new(py, symbols.context.hint(expr)).into_any())
+        // Each operand was there before what was computed from it.
+        while let Some(id) = symbols.known.get(&address) {
+            let entry = symbols.entry(*id);
+            match (&entry.outside, &entry.operand) {
+                (Some(outside), _) => return Some(outside),
+                (None, Some(operand)) => {
+                    found = Some(operand);
+                    address = operand.as_ptr() as usize;
+                }
+                (None, None) => break,
             }
-            (None, Number::Read(false)) => {
-                let value: i64 = entry.object.bind(py).extract().ok()?;
-                Some(pyo3::types::PyInt::new(py, value).into_any())
-            }
-            (None, Number::Float(_) | Number::Read(true)) => None,
+        }
+        found
+    }
+
+    /// What is computed is this operand itself, as CPython computes it.
+    pub fn is_operand(&mut self, own: Borrowed<'_, '_>, operand: Borrowed<'_, '_>) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        let known = |object: Borrowed<'_, '_>| symbols.known.get(&(object.as_ptr() as usize));
+        let (Some(&id), of) = (known(own), known(operand)) else { return };
+        // A number that was there already isn't made of this one.
+        if of.is_none_or(|of| *of < id) {
+            symbols.entry_mut(id).operand = Some(operand.to_owned().unbind());
+        }
+    }
+
+    /// The object that a number of its own is for everybody else; `None`: the object is no such number, or nobody has
+    /// another one.
+    pub fn plain<'py>(&self, object: &Object<'py>) -> Option<Object<'py>> {
+        let py = object.py();
+        let found = self.original(object.as_borrowed()).map(|found| found.bind(py).clone());
+        let is_own = || self.has_own_object(object.as_borrowed());
+        match found {
+            Some(found) => Some(generic::shared_int(found.as_borrowed()).unwrap_or(found)),
+            None if is_own() => generic::shared_int(object.as_borrowed()),
+            None => None,
         }
     }
 
@@ -122,7 +146,9 @@ impl State {
         object: &Object<'py>,
         plain: &mut PlainLists<'py>,
     ) -> Option<Object<'py>> {
-        self.symbols.as_ref()?;
+        if !self.has_numbers_of_its_own() {
+            return None;
+        }
         let is_list = object.is_exact_instance_of::<PyList>();
         if !is_list && !heap::is_plain_tuple(object.as_borrowed())
             || self.origin(object.as_borrowed()) != Some(Origin::Fresh)
@@ -190,6 +216,7 @@ impl State {
         let py = value.py();
         let name = self.sources.print(source);
         let stack = self.here_stack();
+        let plain = self.policy.plain_of(value).map(|plain| plain.clone_ref(py));
         self.objects.intern(value);
         let symbols = self.begin_symbols(py);
         let (number, part) = match value.extract::<i64>() {
@@ -205,7 +232,7 @@ impl State {
         };
         let own = if keeps { value.to_owned() } else { symbols.own_object(py, number) };
         symbols.add_slot(Slot { source, part }, name, true);
-        let outside = Some(value.to_owned().unbind());
+        let outside = Some(plain.unwrap_or_else(|| value.to_owned().unbind()));
         let id = symbols.insert(&own, number, Made::Outside(source), stack, outside);
         symbols.outside.insert(source, id);
         self.guard_type(source, value);
@@ -490,6 +517,11 @@ impl State {
         let mut carried = crate::policy::Carried::default();
         for &object in objects {
             let address = object.as_ptr() as usize;
+            let plain = heap::is_number(object).then(|| self.plain(&object.to_owned())).flatten();
+            if let Some(plain) = plain.filter(|plain| !plain.is(object)) {
+                let own = object.to_owned().unbind();
+                carried.plain.insert(address, (own, plain.unbind()));
+            }
             if self.number(object).is_some() {
                 carried.numbers.insert(address, object.to_owned().unbind());
             } else if let Some(sizes) = self.symbolic_sizes(object) {
