@@ -159,6 +159,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins:dict", "keys values items copy", Modelled(DictRead), MOVES),
     row("builtins:dict", "__iter__ __len__ __reversed__ __or__", Modelled(DictRead), NONE),
     row("builtins:dict", "fromkeys", Transparent, NONE),
+    row("collections:OrderedDict", "fromkeys", Transparent, NONE),
     row("builtins:dict", "pop", Modelled(ContainerWrite), QUIET).writes(Writes::Popped),
     row("builtins:dict", "popitem", Modelled(ContainerWrite), QUIET).writes(Writes::End),
     row("builtins:dict", "clear", Modelled(ContainerWrite), QUIET).writes(Writes::Every),

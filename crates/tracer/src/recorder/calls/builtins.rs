@@ -70,7 +70,13 @@ impl Conversions for Recorder {
         name: &'static str,
         conversion: Conversion,
     ) -> Option<Result<Object<'py>>> {
-        let method = self.method(frame, object, name)?;
+        let method = match self.kind(object) {
+            // Of a class whose own class is a program's.
+            Kind::Type => {
+                self.special_of_any(frame, object, &PyString::intern(frame.py(), name))?
+            }
+            _ => self.method(frame, object, name)?,
+        };
         Some(self.call_method(frame, End::Convert(conversion), object, &method, &[]))
     }
 

@@ -400,6 +400,13 @@ impl Recorder {
         if self.length_of_array(frame, object) {
             return native();
         }
+        if self.kind(object) == Kind::Type
+            && !self.is_stopped()
+            && let Some(length) =
+                self.python_converted(frame, object, "__len__", Conversion::Length)
+        {
+            return length;
+        }
         self.guard_length(frame, object);
         if self.kind(object) == Kind::Tensor {
             let _native = Suspended::new(frame.py());

@@ -22,6 +22,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::Origin;
+use crate::recorder::reads::getters::Getter;
 use crate::recorder::reads::identity::is_nan;
 
 /// Lists of fewer items are made anew for each exit.
@@ -585,6 +586,14 @@ impl Finish<'_> {
     fn instance(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
         let class = object.get_type();
         let refuse = || (Reason::Result, heap::type_name(object));
+        if let Some(getter) = Getter::of(object) {
+            let mut held = getter.held();
+            if !held.all(|held| heap::is_constant(held) && !self.state.has_own_object(held)) {
+                return Err(refuse());
+            }
+            let callable = self.keep(getter.maker.as_borrowed());
+            return Ok(Recipe::Call { callable, args: self.all(&getter.last)? });
+        }
         let storage = Storage::of(&class).ok().flatten().ok_or_else(refuse)?;
         let items = match storage {
             Storage::Dict | Storage::OrderedDict | Storage::DefaultDict => {
