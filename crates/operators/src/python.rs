@@ -324,7 +324,7 @@ pub const PYTHON: &[Row] = &[
     row("re:Pattern", "subn", Modelled(Substitute), NONE),
     row(
         "_heapq",
-        "heapify heappush heappop heappushpop heapreplace",
+        "heapify heappush heappop heappushpop heapreplace _heapify_max _heappop_max _heapreplace_max",
         Modelled(ContainerWrite),
         SEARCHES.and(ORDERS),
     ),

@@ -183,6 +183,62 @@ def unpacked() -> Program:
     return fresh(fn, lambda: iter(tensors(2)), lambda: iter(tensors(3)))
 
 
+@program
+def every_pair() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        for scale, item in itertools.product([0.5, 2.0], items):
+            x = x * scale + item
+        return x, next(items, "end")
+
+    return fresh(fn, lambda: iter(tensors(2)), lambda: iter(tensors(3)))
+
+
+@program
+def every_pair_of_two() -> Program:
+    def fn(x: Tensor, items: Iterator[Any], others: Iterator[Any]) -> Any:
+        for item, other in itertools.product(items, others, repeat=1):
+            x = x * other + item
+        return x, next(items, "end"), next(others, "end")
+
+    def given(number: int) -> tuple[Any, ...]:
+        return iter(tensors(2 if number < CHANGE else 3)), iter([0.5, 2.0])
+
+    return Program(fn, given)
+
+
+@program
+def combined() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        pairs = list(itertools.combinations(items, 2))
+        for left, right in pairs:
+            x = x + left * right
+        return x, len(pairs), next(items, "end")
+
+    return fresh(fn, lambda: iter(tensors(3)), lambda: iter(tensors(2)))
+
+
+@program
+def permuted() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        for left, right in itertools.permutations(items):
+            x = x * 0.5 + left - right
+        return x, next(items, "end")
+
+    return fresh(fn, lambda: iter([1.0, 3.0]), lambda: iter([1.0, 4.0]))
+
+
+@broken
+def every_pair_with_a_generator_first() -> Program:
+    """The generator is asked first, and advances the other one."""
+
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        for scale, item in itertools.product((next(items) for _ in range(2)), items):
+            x = x * scale + item
+        return x, next(items, "end")
+
+    return fresh(fn, lambda: iter(tensors(4)), lambda: iter(tensors(3)))
+
+
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_equals_plain_python(name: str) -> None:
     stats = check(PROGRAMS[name])

@@ -479,6 +479,7 @@ impl<'py> Sites<'py> for Recorder {
             return rows.map(Some);
         }
         self.take_elements(frame, operand);
+        self.reads_alone(frame, operand);
         Ok(None)
     }
 
@@ -503,6 +504,7 @@ impl<'py> Sites<'py> for Recorder {
         operand: Borrowed<'_, 'py>,
         run: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
+        let _reading = self.reads_on(frame, &[operand]);
         let _collecting = self.collecting_all(frame, operand);
         self.with_mode(frame, run)
     }

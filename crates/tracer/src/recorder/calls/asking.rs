@@ -18,6 +18,7 @@ impl Recorder {
         class: &Class,
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        let _reading = self.reads_on(call.frame, call.args);
         let known = |consumes: bool| {
             if let Some(result) = self.ordered_by_key(call) {
                 return result;

@@ -33,6 +33,10 @@ use crate::recorder::notes::state::{State, Stop};
 /// So many items are taken by one instruction at most.
 const MOST_ITEMS: usize = 24;
 
+/// Those of `itertools` that keep all that they are given before they give anything.
+const POOLED: [&str; 4] =
+    ["product", "combinations", "combinations_with_replacement", "permutations"];
+
 /// What a function asks of the items that it takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
@@ -159,7 +163,7 @@ impl Recorder {
             |arg: &Borrowed<'_, '_>| iterator::is_known(*arg) || iterator::calling(*arg).is_some();
         let place = args.iter().take(2).position(is_one)?;
         let iterator = args[place];
-        let takes = takes_all(callable, place, args.len())?;
+        let takes = takes_all(callable, args, place)?;
         if names.is_some() && takes == Takes::Meanwhile {
             return None;
         }
@@ -255,10 +259,18 @@ fn ends_soon(iterator: Borrowed<'_, '_>) -> bool {
 }
 
 /// How a C function takes what the iterator gives that it's given there, if it takes all of it.
-fn takes_all(callable: Borrowed<'_, '_>, place: usize, count: usize) -> Option<Takes> {
-    let py = callable.py();
+fn takes_all(callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>], place: usize) -> Option<Takes> {
+    let (py, count) = (callable.py(), args.len());
     let is = |object: Option<Bound<'_, PyAny>>| object.is_some_and(|object| callable.is(&object));
-    let builtin = |name| stator_cpython::modules::import(py, "builtins").ok()?.getattr(name).ok();
+    let of = |module, name| stator_cpython::modules::import(py, module).ok()?.getattr(name).ok();
+    let builtin = |name| of("builtins", name);
+    if POOLED.iter().any(|name| is(of("itertools", *name))) {
+        // What comes before it is asked first: it may be no code.
+        let is_plain = |arg: &Borrowed<'_, '_>| {
+            heap::is_exact_list(*arg) || heap::is_plain_tuple(*arg) || heap::is_constant(*arg)
+        };
+        return args[..place].iter().all(is_plain).then_some(Takes::First);
+    }
     if place == 1 {
         let joins = py.get_type::<PyString>().getattr("join").ok();
         return (is(joins) && count == 2).then_some(Takes::First);

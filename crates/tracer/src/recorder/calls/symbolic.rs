@@ -181,13 +181,11 @@ impl Recorder {
         // What says its place may be Python code.
         let _consuming = (!moves || takes_place).then(|| self.consuming(frame));
         let result = self.call_known(class, call)?;
-        let mut state = self.state.borrow_mut();
-        if !moves && state.reads_later(result.as_borrowed()) {
+        let reads_later = !moves && self.state.borrow_mut().reads_later(result.as_borrowed());
+        if reads_later {
             // It goes on reading: what it iterates, and what it calls.
-            state.frames.locate(frame);
-            state.fix_all(frame.py(), &format!("read by {name}"));
+            self.concrete(frame, &[result.as_borrowed()], &format!("read by {name}"));
         }
-        drop(state);
         Ok(result)
     }
 

@@ -1,5 +1,7 @@
 //! Items that are set and deleted: `STORE_SUBSCR` and `DELETE_SUBSCR`.
 
+use pyo3::prelude::*;
+use pyo3::types::PySlice;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
@@ -116,6 +118,8 @@ impl Recorder {
         if self.asks_bounds(frame, self.kind(owner), key) {
             return ops::set_item(owner, key, value);
         }
+        let taken = value.filter(|_| key.is_instance_of::<PySlice>());
+        let _reading = taken.map(|taken| self.reads_on(frame, &[taken]));
         if self.origin(owner) == Some(Origin::Fresh) {
             self.note(frame, |state| {
                 state.write_own(owner)?;

@@ -590,7 +590,7 @@ impl State {
         }
         let viewed = heap::view_items(object);
         if viewed.is_none() && self.reads_later(object) {
-            return self.fix_all(object.py(), why);
+            return self.fix_within_reach(object, why, depth);
         }
         for part in viewed.unwrap_or_else(|| heap::read_parts(object)) {
             self.fix(part.as_borrowed(), why, depth + 1);

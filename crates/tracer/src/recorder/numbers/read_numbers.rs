@@ -41,6 +41,8 @@ enum Needs {
     NonZero,
     /// The first one is positive.
     Positive,
+    /// The second one is positive.
+    PositiveExponent,
     /// What it gives, or its type, depends on more.
     More,
 }
@@ -63,12 +65,15 @@ impl Recorder {
         let holds = match needs(op, operands, terms) {
             Needs::Nothing => true,
             // Code within a node raises by itself.
-            Needs::Divisor | Needs::NonZero if is_enclosed => true,
+            Needs::Divisor | Needs::NonZero | Needs::PositiveExponent if is_enclosed => true,
             // What kind of number it is shows in no gradient.
             Needs::Positive if goes_back => true,
             Needs::Divisor => self.is_within(frame, right, &terms[1], &[(CompareOp::Ne, 0.0)]),
             Needs::NonZero => self.is_within(frame, left, &terms[0], &[(CompareOp::Ne, 0.0)]),
             Needs::Positive => self.is_within(frame, left, &terms[0], &[(CompareOp::Gt, 0.0)]),
+            Needs::PositiveExponent => {
+                self.is_within(frame, right, &terms[1], &[(CompareOp::Gt, 0.0)])
+            }
             Needs::More => false,
         };
         if !holds {
@@ -410,6 +415,8 @@ fn needs(op: BinaryOp, operands: &[Borrowed<'_, '_>; 2], terms: &[Term]) -> Need
                 return match is_float {
                     true if is_read(&terms[0]) => Needs::Positive,
                     true if base > 0.0 => Needs::Nothing,
+                    // Zero has no negative power.
+                    true if base == 0.0 => Needs::PositiveExponent,
                     _ => Needs::More,
                 };
             }

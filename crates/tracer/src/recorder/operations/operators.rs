@@ -198,6 +198,7 @@ impl Recorder {
                 if adds && (!is_joined(left) || !is_joined(right)) {
                     self.concrete(frame, &[left, right], "an operator of objects");
                 }
+                let _reading = self.reads_on(frame, &[right]);
                 let result = self.with_mode(frame, || ops::binary(op, left, right))?;
                 self.note(frame, |state| state.register(result.as_borrowed()));
                 Ok(result)

@@ -395,7 +395,10 @@ impl Recorder {
             Kind::Dict | Kind::Set | Kind::FrozenSet | Kind::Constant => {
                 ops::contains(container, item)
             }
-            _ => self.with_mode(frame, || ops::contains(container, item)),
+            _ => {
+                let _reading = self.reads_on(frame, &[container]);
+                self.with_mode(frame, || ops::contains(container, item))
+            }
         }
     }
 
@@ -519,6 +522,7 @@ impl Recorder {
             return item;
         }
         let foreseen = self.check_advanced(frame, iterator);
+        let _reading = self.reads_on(frame, &[iterator]);
         let _collecting = self.collecting_from(frame, iterator);
         let item = if is_plain_iterator(&iterator.get_type()) {
             ops::next(iterator)?
@@ -551,6 +555,7 @@ impl Recorder {
             );
         }
         let foreseen = self.check_advanced(frame, iterator);
+        let _reading = self.reads_on(frame, &[iterator]);
         let _collecting = self.collecting_from(frame, iterator);
         let is_plain = is_plain_iterator(&iterator.get_type());
         let item = if is_plain { native()? } else { self.with_mode(frame, native)? };

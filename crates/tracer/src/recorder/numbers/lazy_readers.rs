@@ -1,0 +1,135 @@
+//! Iterators of C code that look at what they go over: `map(math.sqrt, xs)`, `accumulate(xs)`, `filter(None, xs)`.
+//!
+//! They look while they are advanced, not when they are made: what they go over may have been given another number by then,
+//! and a generator among it may make one. So whoever lets C code advance one fixes the numbers within its reach first, and
+//! those that are handed to it meanwhile ([`Recorder::handed_back`]).
+
+use pyo3::prelude::*;
+use pyo3::types::{PyFunction, PyTuple};
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::iterator::{self, Calling};
+use stator_cpython::heap::types;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{modules, ops};
+
+use super::dimensions::Consuming;
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
+use crate::recorder::notes::state::State;
+
+/// So many iterators are looked through, one within the other.
+const DEPTH: usize = 8;
+
+/// Those of `itertools` that ask, compare or add what they go over, beside those whose parts are known.
+const READ: &[&str] =
+    &["accumulate", "compress", "dropwhile", "filterfalse", "groupby", "_grouper", "takewhile"];
+
+impl Recorder {
+    /// C code is about to advance these, as far as they are such iterators; the numbers that it's handed as long as the
+    /// result lives are fixed, too.
+    pub(in crate::recorder) fn reads_on(
+        &self,
+        frame: &Frame<'_>,
+        objects: &[Borrowed<'_, '_>],
+    ) -> Option<Consuming<'_>> {
+        let mut consuming = None;
+        for object in objects {
+            if !self.is_stopped() && self.state.borrow_mut().is_lazy_reader(*object, 0) {
+                self.concrete(frame, &[*object], &format!("read by {}", heap::type_name(*object)));
+                consuming.get_or_insert_with(|| self.consuming(frame));
+            }
+        }
+        consuming
+    }
+
+    /// As [`Recorder::reads_on`], where nobody waits for what frames hand to the C code: it runs none.
+    pub(in crate::recorder) fn reads_alone(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>) {
+        if self.reads_on(frame, &[object]).is_some()
+            && self.state.borrow_mut().runs_frames(object, 0)
+        {
+            let detail = format!("{} over what Python code gives", heap::type_name(object));
+            self.stop(frame, Reason::OutsideIterator, detail);
+        }
+    }
+}
+
+impl State {
+    /// Whether C code looks at the items of an iterator when it's advanced.
+    fn is_lazy_reader(&mut self, object: Borrowed<'_, '_>, depth: usize) -> bool {
+        let ty = object.get_type();
+        if self.kind_alone(object) != Kind::Iterator
+            || is_plain_iterator(&ty)
+            || ops::is_generator(object)
+        {
+            return false;
+        }
+        let reads = match iterator::calling(object) {
+            Some(Calling::Map) => iterator::over(object, 0)
+                .is_none_or(|function| !function.is_exact_instance_of::<PyFunction>()),
+            Some(Calling::Filter | Calling::Starmap) => true,
+            None => READ.contains(&&*heap::type_name(object)),
+        };
+        reads
+            || depth > DEPTH
+            || referents(object)
+                .iter()
+                .any(|part| self.is_lazy_reader(part.as_borrowed(), depth + 1))
+    }
+
+    /// Whether Python frames run where such an iterator is advanced, other than those of its own function.
+    fn runs_frames(&mut self, object: Borrowed<'_, '_>, depth: usize) -> bool {
+        match self.kind_alone(object) {
+            Kind::Object => true,
+            Kind::Iterator if ops::is_generator(object) || depth > DEPTH => true,
+            Kind::Iterator => {
+                referents(object).iter().any(|part| self.runs_frames(part.as_borrowed(), depth + 1))
+            }
+            _ => false,
+        }
+    }
+
+    /// Fixes the numbers within the reach of an iterator of C code.
+    pub(super) fn fix_within_reach(&mut self, iterator: Borrowed<'_, '_>, why: &str, depth: usize) {
+        for part in referents(iterator) {
+            let part = part.as_borrowed();
+            let is_seen_through = match self.kind_alone(part) {
+                Kind::Constant
+                | Kind::Tensor
+                | Kind::List
+                | Kind::Tuple
+                | Kind::Dict
+                | Kind::Set
+                | Kind::FrozenSet
+                | Kind::Iterator
+                | Kind::Function
+                | Kind::Builtin
+                | Kind::TorchCallable
+                | Kind::Type
+                | Kind::Method => true,
+                // What Python code of its own gives is fixed when it does.
+                Kind::Object => {
+                    let ty = part.get_type();
+                    let ty = ty.as_borrowed();
+                    types::is_heap(ty) && !types::is_immutable(ty) && !types::has_native_state(ty)
+                }
+                _ => false,
+            };
+            if is_seen_through {
+                self.fix(part, why, depth + 1);
+            } else {
+                self.fix_all(part.py(), why);
+            }
+        }
+    }
+}
+
+/// What a C object holds, as the garbage collector finds it.
+fn referents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    let found = modules::import(object.py(), "gc")
+        .and_then(|gc| gc.getattr("get_referents")?.call1(PyTuple::new(object.py(), [object])?));
+    let items = found.map(|found| heap::list_items(found.as_borrowed()));
+    items.unwrap_or_default()
+}
