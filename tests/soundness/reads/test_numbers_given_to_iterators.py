@@ -111,6 +111,37 @@ def within_pairs(x: Tensor) -> Any:
 
 
 @program
+def within_the_longest(x: Tensor) -> Any:
+    values: list[float] = []
+    pairs = itertools.zip_longest(map(math.sqrt, values), [1, 2])
+    values.append(x.sum().item())
+    return list(pairs), x + 1
+
+
+@program
+def looped_within_a_zip(x: Tensor) -> Any:
+    values: list[float] = []
+    pairs = zip([1, 2], map(math.sqrt, values))
+    values.append(x.sum().item())
+    found = []
+    for pair in pairs:
+        found.append(pair)  # noqa: PERF402
+    return found, x + 1
+
+
+@program
+def delegated_to(x: Tensor) -> Any:
+    values: list[float] = []
+    roots = map(math.sqrt, values)
+
+    def given() -> Iterator[float]:
+        yield from roots
+
+    values.append(x.sum().item())
+    return list(given()), x + 1
+
+
+@program
 def yielded_to_a_map(x: Tensor) -> Any:
     number = x.sum().item()
 

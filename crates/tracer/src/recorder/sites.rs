@@ -450,6 +450,7 @@ impl<'py> Sites<'py> for Recorder {
         if !self.is_stopped() && !self.may_advance(frame, receiver) {
             self.stop(frame, Reason::OutsideIterator, heap::type_name(receiver));
         }
+        let _reading = self.reads_on(frame, &[receiver]);
         ops::send(receiver, value)
     }
 

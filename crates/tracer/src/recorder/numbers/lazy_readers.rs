@@ -126,10 +126,14 @@ impl State {
     }
 }
 
-/// What a C object holds, as the garbage collector finds it.
+/// What a C object holds, as the garbage collector finds it; of a tuple, in which `zip` and such keep iterators, its items.
 fn referents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     let found = modules::import(object.py(), "gc")
         .and_then(|gc| gc.getattr("get_referents")?.call1(PyTuple::new(object.py(), [object])?));
-    let items = found.map(|found| heap::list_items(found.as_borrowed()));
-    items.unwrap_or_default()
+    let found = found.map(|found| heap::list_items(found.as_borrowed())).unwrap_or_default();
+    let items = found.into_iter().flat_map(|part| {
+        let is_tuple = heap::is_plain_tuple(part.as_borrowed());
+        if is_tuple { heap::tuple_items(part.as_borrowed()) } else { vec![part] }
+    });
+    items.collect()
 }
