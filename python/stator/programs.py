@@ -190,13 +190,23 @@ class TensorProgram(_stator.Runs):
         Raises where it can't be run for all at once, and where it fails for one of them.
         """
         self._checked(tuple(column[0] for column in columns))
+
+        def run(tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+            # Numbers come of sizes, which all of these clients have in common.
+            return [
+                result
+                if isinstance(result, torch.Tensor)
+                else torch.tensor(result, dtype=getattr(torch, dtype))
+                for result, (dtype, _) in zip(
+                    self._linked.run(tensors), self._native.outputs, strict=True
+                )
+            ]
+
         with torch.inference_mode(False):
             own = [column.clone() if column.is_inference() else column for column in columns]
-            results = run_together(self._linked.run, own, count)
+            results = run_together(run, own, count)
         outputs = []
         for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
-            if not isinstance(result, torch.Tensor):
-                raise NotBatchableError("it gives numbers")
             output = result.detach()
             if not _is_of(output[0], _spec(dtype, sizes)):
                 raise NotBatchableError("what it gives for all at once is of another type")

@@ -227,6 +227,57 @@ def test_others_run_one_after_the_other(
     assert all("runs for one client after the other: " in text for text in told)
 
 
+def with_numbers(model, rows):
+    """As clients of other systems do it: how many rows there are is a number."""
+    scores = rows["x"] @ model["w"]
+    return {"w": model["w"] * scores.mean()}, len(rows["y"]), rows["x"].shape[0] / 2, True
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_numbers_that_come_of_sizes(threads: int, counted: list[int]) -> None:
+    comp = computation(with_numbers)
+    given = rows(20, (4, 6, 4, 9, 1))
+    expected = run(comp, model(), given, exact=True)
+    for _ in range(2):
+        same(run(comp, model(), given, threads=threads), expected)
+    assert sum(counted) == 2 * 20
+
+
+def test_means_of_clients_of_different_sizes(counted: list[int]) -> None:
+    """Sums are the same to the bit in whichever order clients of different sizes are added."""
+    local = fl.local_computation(MODEL, ROWS)(with_numbers)
+
+    def body(model: Any, rows: Any) -> Any:
+        made = fl.federated_map(local, (fl.federated_broadcast(model), rows))
+        weights, number, half = made[0], made[1], made[2]
+        return (
+            fl.federated_mean(weights, number),
+            fl.federated_mean(weights, half),
+            fl.federated_mean(weights),
+            fl.federated_sum(number),
+            fl.federated_sum(half),
+        )
+
+    comp = fl.federated_computation(
+        body, fl.FederatedType(MODEL, fl.SERVER), fl.FederatedType(ROWS, fl.CLIENTS)
+    )
+    sizes = (4, 6, 4, 9, 1, 6)
+    given = rows(2 * _AT_ONCE + 5, sizes)
+    found = run(comp, model(), given, threads=1)
+    assert found[3] == sum(len(each["y"]) for each in given)
+    assert found[4] == found[3] / 2
+    same(found, run(comp, model(), given, exact=True))
+    # Each client's own results, added up by hand.
+    each = run(computation(with_numbers), model(), given, threads=1)
+    own = np.stack([made[0]["w"].astype(np.float64) for made in each])
+    numbers = np.array([float(made[1]) for made in each])
+    for at, weights in ((0, numbers), (1, numbers / 2), (2, np.ones(len(each)))):
+        exact = (own * weights[:, None, None]).sum(0) / weights.sum()
+        np.testing.assert_allclose(found[at]["w"], exact, rtol=1e-6)
+    for threads in (2, 5):
+        same(run(comp, model(), given, threads=threads), found, 0)
+
+
 def test_the_number_of_threads_makes_no_difference() -> None:
     comp = computation(by_grad)
     given = rows(2 * _AT_ONCE + 5)

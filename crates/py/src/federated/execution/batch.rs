@@ -6,7 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use stator_federated::dtype::DType;
+use stator_federated::dtype::{DType, Kind};
 use stator_federated::execution::Total;
 use stator_federated::types::{Shape, TensorType};
 
@@ -23,7 +23,9 @@ pub struct Batch {
     clients: usize,
     /// The numbers of how many clients are read at a time; 0, if they aren't read in this way.
     at_a_time: usize,
-    /// All of them, where each client has one: read when one is asked for.
+    /// Whether each client has one number, that isn't complex.
+    is_one_each: bool,
+    /// All of them, then: read when one is asked for.
     scalars: PyOnceLock<Option<Numbers>>,
 }
 
@@ -43,13 +45,16 @@ impl Batch {
         let is_of = torch.dtype(tensor)? == Some(ty.dtype)
             && ty.shape.is_assignable_from(&each)
             && count == clients as u64;
-        let bytes = found[1..].iter().product::<u64>() * ty.dtype.size() as u64;
+        let numbers = found[1..].iter().product::<u64>();
+        let is_one_each = numbers == 1 && ty.dtype.kind() != Kind::Complex;
+        let bytes = numbers * ty.dtype.size() as u64;
         let at_a_time = match ty.dtype {
             DType::Float32 | DType::Float64 => (BLOCK / bytes.max(1)).max(1) as usize,
             _ => 0,
         };
         let tensor = tensor.clone().unbind();
-        Ok(is_of.then_some(Self { tensor, clients, at_a_time, scalars: PyOnceLock::new() }))
+        let scalars = PyOnceLock::new();
+        Ok(is_of.then_some(Self { tensor, clients, at_a_time, is_one_each, scalars }))
     }
 
     /// The tensor of one client, on the same memory.
@@ -110,10 +115,16 @@ impl Batch {
 
     /// The number that a client has, if each has one, and they are in memory.
     pub fn number(&self, py: Python<'_>, at: usize) -> PyResult<Option<f64>> {
-        if self.at_a_time == 0 {
+        if !self.is_one_each {
             return Ok(None);
         }
-        let read = || Numbers::of(self.tensor.bind(py));
+        let read = || {
+            let tensor = self.tensor.bind(py);
+            match self.at_a_time {
+                0 => Numbers::of(&tensor.call_method0(intern!(py, "double"))?),
+                _ => Numbers::of(tensor),
+            }
+        };
         let numbers = self.scalars.get_or_try_init(py, read)?.as_ref();
         Ok(numbers.filter(|all| all.len() == self.clients).map(|all| all.number(at)))
     }

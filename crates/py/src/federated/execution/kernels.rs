@@ -16,7 +16,7 @@ use stator_federated::execution::{Bound as End, Combine, Kernels, Value};
 use stator_federated::types::{TensorType, Type};
 use stator_federated::{Class, Error};
 
-use super::leaf::{Leaf, numpy, scalar_or_array, to_leaf};
+use super::leaf::{Leaf, by_batches, numpy, scalar_or_array, to_leaf};
 use super::pause::pause;
 use super::payload::{self, Runnable};
 use super::sums::{self, Sums};
@@ -306,6 +306,13 @@ impl Kernels for Python {
         weights: Option<&[f64]>,
         ty: &TensorType,
     ) -> Result<(), Raised> {
+        // No order makes a difference: sums are exact, or wrap around.
+        if let Some(order) = by_batches(leaves) {
+            let leaves: Vec<&Leaf> = order.iter().map(|&at| leaves[at]).collect();
+            let weights: Option<Vec<f64>> =
+                weights.map(|weights| order.iter().map(|&at| weights[at]).collect());
+            return self.add_to_sum(sum, &leaves, weights.as_deref(), ty);
+        }
         if is_rounded(ty) {
             return attached(|py| Ok(sum.add(py, leaves, weights, ty)?));
         }

@@ -8,6 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
+use rustc_hash::FxHashMap;
 use stator_federated::dtype::{DType, Kind};
 use stator_federated::types::{Shape, TensorType, Type};
 use stator_federated::{Class, Error};
@@ -90,6 +91,27 @@ pub fn rows_in_one<'a>(leaves: &[&'a Leaf]) -> Option<(&'a Arc<Batch>, Range<usi
     };
     let count = leaves.iter().enumerate().take_while(follows).count();
     Some((batch, first..first + count))
+}
+
+/// The places of some tensors in an order in which those of one batch follow each other. `None`: they do so already.
+/// Clients of different sizes stand in different batches, and take turns.
+pub fn by_batches(leaves: &[&Leaf]) -> Option<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut known: FxHashMap<*const Batch, usize> = FxHashMap::default();
+    let mut is_in_order = true;
+    for (at, leaf) in leaves.iter().enumerate() {
+        let new = groups.len();
+        let group = match leaf.as_row() {
+            Some((batch, _)) => *known.entry(Arc::as_ptr(batch)).or_insert(new),
+            None => new,
+        };
+        if group == new {
+            groups.push(Vec::new());
+        }
+        is_in_order &= group + 1 == groups.len();
+        groups[group].push(at);
+    }
+    (!is_in_order).then(|| groups.concat())
 }
 
 /// Why an object is no tensor of a type.
