@@ -239,14 +239,20 @@ MODULES = {
     "_program_tracing.flattening": {
         *("_program_tracing", "_program_tracing.batching", "_program_tracing.table"),
     },
+    "_program_tracing.checked": set(),
+    "_program_tracing.copies": set(),
     "_program_tracing.grouping": set(),
     "_program_tracing.indexing": set(),
     "_program_tracing.packed": {"errors"},
     "_program_tracing.recurrent": {"_program_tracing.packed"},
+    "_program_tracing.stepping": set(),
+    "_program_tracing.transforms": {"_program_tracing.autograd"},
     "_program_tracing.tracing": {
-        *("_program_tracing", "_program_tracing.autograd", "_program_tracing.grouping"),
+        *("_program_tracing", "_program_tracing.autograd", "_program_tracing.checked"),
+        *("_program_tracing.copies", "_program_tracing.grouping"),
         *("_program_tracing.indexing", "_program_tracing.packed", "_program_tracing.recurrent"),
-        *("_program_tracing.table", "_suggest", "errors"),
+        *("_program_tracing.stepping", "_program_tracing.table", "_program_tracing.transforms"),
+        *("_suggest", "errors"),
     },
     "programs": {
         *("_program_tracing.batching", "_program_tracing.flattening"),

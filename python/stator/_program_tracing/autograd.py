@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-__all__ = ["NODES", "SILENT", "SUBSTITUTES"]
+__all__ = ["NODES", "SILENT", "SUBSTITUTES", "find_outer", "mapped", "track"]
 
 _NO_GRADIENT = "element 0 of tensors does not require grad and does not have a grad_fn"
 
@@ -113,23 +113,23 @@ def _autograd_backward(
     _backward(roots, grad_tensors, retain_graph, create_graph, inputs)
 
 
-def _map(change: Callable[[Any], Any], tree: Any) -> Any:
+def mapped(change: Callable[[Any], Any], tree: Any) -> Any:
     """The containers in `tree` anew, around changed tensors."""
     if isinstance(tree, torch.Tensor):
         return change(tree)
     if isinstance(tree, tuple):
-        items = [_map(change, item) for item in tree]
+        items = [mapped(change, item) for item in tree]
         return type(tree)(*items) if hasattr(tree, "_fields") else tuple(items)
     if isinstance(tree, list):
-        return [_map(change, item) for item in tree]
+        return [mapped(change, item) for item in tree]
     if isinstance(tree, collections.OrderedDict):
-        return collections.OrderedDict((key, _map(change, item)) for key, item in tree.items())
+        return collections.OrderedDict((key, mapped(change, item)) for key, item in tree.items())
     if isinstance(tree, dict):
-        return {key: _map(change, item) for key, item in tree.items()}
+        return {key: mapped(change, item) for key, item in tree.items()}
     return tree
 
 
-def _track(tensor: Any) -> Any:
+def track(tensor: Any) -> Any:
     """A tensor of which gradients are asked; one that has outer gradients keeps them."""
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
 
@@ -146,14 +146,14 @@ def _differentiate(
     given = list(args)
     tracked: list[Any] = []
 
-    def track(tensor: Any) -> Any:
-        alias = _track(tensor)
+    def tracking(tensor: Any) -> Any:
+        alias = track(tensor)
         tracked.append(alias)
         return alias
 
     with torch.enable_grad():
         for position in positions:
-            given[position] = _map(track, given[position])
+            given[position] = mapped(tracking, given[position])
         value = function(*given, **kwargs)
         aux = None
         if has_aux:
@@ -183,10 +183,10 @@ def _differentiate(
         for gradient, tensor in zip(found, tracked, strict=True)
     ]
     waiting = iter(gradients)
-    trees = [_map(lambda _: next(waiting), given[position]) for position in positions]
+    trees = [mapped(lambda _: next(waiting), given[position]) for position in positions]
     if not outer:
         value = value.detach()
-        aux = _map(torch.Tensor.detach, aux)
+        aux = mapped(torch.Tensor.detach, aux)
     return (trees[0] if isinstance(argnums, int) else tuple(trees)), value, aux
 
 

@@ -151,7 +151,14 @@ class _Gradients(TorchFunctionMode):
         materialize_grads: bool = False,
     ) -> tuple[Any, ...]:
         if is_grads_batched:
-            raise NotBatchableError("it takes gradients in batches")
+            return self._of_many(
+                outputs,
+                inputs,
+                grad_outputs,
+                create_graph=create_graph,
+                allow_unused=allow_unused,
+                materialize_grads=materialize_grads,
+            )
         outputs = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
         inputs = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
         level = _functorch.maybe_get_level(outputs[0])
@@ -183,6 +190,23 @@ class _Gradients(TorchFunctionMode):
             if gradient is None
             else _functorch._add_batch_dim(gradient, _functorch.maybe_get_bdim(tensor), level)
             for gradient, tensor in zip(gradients, inputs, strict=True)
+        )
+
+    def _of_many(self, outputs: Any, inputs: Any, grad_outputs: Any, **how: Any) -> tuple[Any, ...]:
+        """The gradients for each of many starts, which have a first dimension for that: one after
+        the other, as PyTorch does it by `vmap` itself."""
+        starts = [grad_outputs] if isinstance(grad_outputs, torch.Tensor) else list(grad_outputs)
+        found = [
+            self._gradients(
+                outputs, inputs, [start.select(0, at) for start in starts], retain_graph=True, **how
+            )
+            for at in range(starts[0].shape[0])
+        ]
+        if not found:
+            raise NotBatchableError("it takes gradients in an empty batch")
+        return tuple(
+            None if column[0] is None else torch.stack(column)
+            for column in zip(*found, strict=True)
         )
 
     def _with_clients(self, tensor: torch.Tensor) -> torch.Tensor:

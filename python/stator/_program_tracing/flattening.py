@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.batching import NotBatchableError, run_together
@@ -52,9 +53,11 @@ def flattened(
             raise NotBatchableError(f"the sizes of its input {index}, {spec}, aren't known")
         rows = [] if index < shared else [count]
         examples.append(torch.zeros([*rows, *sizes], dtype=spec.dtype))
-    module = make_fx(together, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(
-        *examples
-    )
+    # Attention of other kinds is one operation, whose gradient programs don't have.
+    with sdpa_kernel(SDPBackend.MATH):
+        module = make_fx(
+            together, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True
+        )(*examples)
     module.graph.eliminate_dead_code()
     steps = _Steps(module)
     if is_pure:

@@ -29,11 +29,15 @@ from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 from stator._program_tracing import (
     TensorSpec,
     autograd,
+    checked,
+    copies,
     grouping,
     indexing,
     packed,
     recurrent,
+    stepping,
     table,
+    transforms,
 )
 from stator._stator import federated as _federated
 from stator._suggest import describe
@@ -50,8 +54,8 @@ _FOLDER = str(Path(__file__).parent)
 _OWN_FILES = tuple(
     str(Path(_FOLDER, name))
     for name in (
-        *("__init__.py", "autograd.py", "flattening.py", "grouping.py", "indexing.py"),
-        *("packed.py", "recurrent.py", "tracing.py"),
+        *("__init__.py", "autograd.py", "checked.py", "copies.py", "flattening.py", "grouping.py"),
+        *("indexing.py", "packed.py", "recurrent.py", "stepping.py", "tracing.py", "transforms.py"),
     )
 )
 
@@ -258,10 +262,15 @@ class Tracing:
     """One trace of a program. The attributes are those that the native side asks for."""
 
     nodes = autograd.NODES
-    silent = [*autograd.SILENT, *indexing.SILENT, *packed.SILENT]
+    silent = [
+        *(*autograd.SILENT, *indexing.SILENT, *packed.SILENT),
+        *transforms.SILENT,
+    ]
     substitutes = [
-        *(*autograd.SUBSTITUTES, *grouping.SUBSTITUTES),
+        *(*autograd.SUBSTITUTES, *checked.SUBSTITUTES, *copies.SUBSTITUTES),
+        *grouping.SUBSTITUTES,
         *(*packed.SUBSTITUTES, *recurrent.SUBSTITUTES),
+        *(*stepping.SUBSTITUTES, *transforms.SUBSTITUTES),
     ]
     stand_in = FakeTensor
     views = [_federated.Struct]

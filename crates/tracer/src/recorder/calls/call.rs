@@ -360,7 +360,7 @@ impl Recorder {
             let all = with_receiver(receiver.as_borrowed(), args);
             return self.call_builtin(call.with(descriptor.as_borrowed(), &all));
         }
-        if let Some(result) = self.call_shown(call) {
+        if let Some(result) = self.call_in_program(call).or_else(|| self.call_shown(call)) {
             return result;
         }
         if let Some(result) = self.call_registered(call) {

@@ -1,0 +1,76 @@
+"""What PyTorch checks by reading tensors, in tensor programs.
+
+A program can't decide by data whether to raise. Where a check fails, it takes an index that isn't
+there: that is an error when the program runs, at the client.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.distributions import Distribution, kl
+
+__all__ = ["SUBSTITUTES"]
+
+
+def _is_all_true(valid: Any) -> bool:
+    """True; an error when the program runs, where it isn't."""
+    failed = torch.logical_not(valid).any().to(torch.int64)
+    torch.zeros(1).gather(0, failed.reshape(1))
+    return True
+
+
+class _Torch:
+    """PyTorch, as far as distributions' checks know it."""
+
+    Size = torch.Size
+    Tensor = torch.Tensor
+    _is_all_true = staticmethod(_is_all_true)
+
+
+def _checked(original: Any) -> Any:
+    # A function of its own, with other globals.
+    return types.FunctionType(
+        original.__code__,
+        {**original.__globals__, "torch": _Torch},
+        original.__name__,
+        original.__defaults__,
+        original.__closure__,
+    )
+
+
+def _kl_divergence(p: Any, q: Any) -> Any:
+    """The divergence of two distributions. PyTorch remembers what it has looked up; a program looks
+    it up each time."""
+    for left in type(p).__mro__:
+        for right in type(q).__mro__:
+            if (left, right) in kl._KL_REGISTRY:
+                return kl._KL_REGISTRY[left, right](p, q)
+    raise NotImplementedError(
+        f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
+    )
+
+
+def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number occurs. A program has as many bins as it says: a number beyond them is
+    an index that isn't there."""
+    if not minlength:
+        return torch.ops.aten.bincount(input, weights, minlength)
+    if weights is None:
+        ones = torch.ones_like(input, dtype=torch.int64)
+    else:
+        ones = weights if weights.dtype == torch.float32 else weights.to(torch.float64)
+    return torch.zeros(minlength, dtype=ones.dtype).index_add(0, input.to(torch.int64), ones)
+
+
+# Functions, and what is traced in their place.
+SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (Distribution.__init__, _checked(Distribution.__init__)),
+    (torch.bincount, _bincount),
+    (torch.Tensor.bincount, _bincount),
+    (kl.kl_divergence, _kl_divergence),
+    (Distribution._validate_sample, _checked(Distribution._validate_sample)),
+]

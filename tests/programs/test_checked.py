@@ -1,0 +1,85 @@
+"""What PyTorch checks by reading tensors: programs check it when they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from programs.common import I64, spec
+from torch import distributions
+
+from stator.errors import ProgramError
+from stator.programs import TensorProgram
+
+
+def of_normals(x: Any, scale: Any) -> Any:
+    normal = distributions.Normal(x, scale)
+    usual = distributions.Normal(torch.zeros(3), torch.ones(3))
+    return normal.log_prob(x + 1), distributions.kl_divergence(normal, usual), normal.entropy()
+
+
+def of_others(x: Any, scale: Any) -> Any:
+    shares = x.softmax(-1)
+    return (
+        distributions.Categorical(logits=x).entropy(),
+        distributions.Bernoulli(logits=x).log_prob(torch.ones_like(x)),
+        distributions.Dirichlet(scale).log_prob(shares),
+        distributions.Gamma(scale, scale).log_prob(shares),
+        distributions.Independent(distributions.Laplace(x, scale), 1).log_prob(x * 2),
+    )
+
+
+@pytest.mark.parametrize("fn", [of_normals, of_others])
+def test_distributions(fn: Any) -> None:
+    program = TensorProgram.trace(fn, (spec(None, 3), spec(3)))
+    again = TensorProgram.from_bytes(program.to_bytes())
+    for size in (4, 2, 7):
+        x, scale = torch.randn(size, 3), torch.rand(3) + 0.1
+        for run in (program, again):
+            for found, want in zip(run(x, scale), fn(x, scale), strict=True):
+                torch.testing.assert_close(found, want, rtol=0, atol=0)
+        with pytest.raises(ValueError):
+            fn(x, -scale)
+        with pytest.raises(RuntimeError, match="out of bounds") as raised:
+            program(x, -scale)
+        assert "distributions." in raised.value.__notes__[0]
+
+
+def test_draws_are_those_of_the_same_seed() -> None:
+    def sample(x: Any, scale: Any) -> Any:
+        return distributions.Normal(x, scale).rsample()
+
+    program = TensorProgram.trace(sample, (spec(None, 3), spec(3)))
+    x, scale = torch.randn(4, 3), torch.rand(3) + 0.1
+    torch.manual_seed(3)
+    (found,) = program(x, scale)
+    torch.manual_seed(3)
+    assert torch.equal(found, sample(x, scale))
+
+
+def test_bins_are_counted() -> None:
+    def counts(values: Any, weights: Any) -> Any:
+        return (
+            torch.bincount(values, minlength=5),
+            values.bincount(minlength=5),
+            torch.bincount(values, weights, 5),
+            torch.bincount(values, weights.double(), minlength=5),
+            torch.bincount(values, values, minlength=5),
+        )
+
+    program = TensorProgram.trace(counts, (spec(None, dtype=I64), spec(None)))
+    for size in (1, 2, 7):
+        values, weights = torch.randint(0, 5, (size,)), torch.randn(size)
+        for found, want in zip(program(values, weights), counts(values, weights), strict=True):
+            torch.testing.assert_close(found, want)
+    assert program(torch.zeros(0, dtype=I64), torch.zeros(0))[0].tolist() == [0] * 5
+    # More bins than were said have no place.
+    for wrong in (5, -1):
+        with pytest.raises((IndexError, RuntimeError)):
+            program(torch.tensor([wrong]), torch.ones(1))
+
+
+def test_as_many_bins_as_the_data_says_are_an_error() -> None:
+    with pytest.raises(ProgramError, match="depends on tensor data"):
+        TensorProgram.trace(lambda x: torch.bincount(x), (spec(None, dtype=I64),))
