@@ -80,6 +80,30 @@ def test_what_a_program_gives_for_rows_is_what_it_gives_for_each() -> None:
     assert len(set(sizes)) == 1
 
 
+def test_attention_for_rows() -> None:
+    """Its fastest kind is one operation, whose gradient programs don't have."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+
+    def gradients(weights: Any, row: Any) -> Any:
+        own = {name: each.detach().clone().requires_grad_() for name, each in weights.items()}
+        loss = torch.func.functional_call(layer, own, (row,)).square().sum()
+        return list(torch.autograd.grad(loss, list(own.values())))
+
+    row = TensorSpec(torch.float32, (1, 3, 4))
+    single = TensorProgram.trace(gradients, (specs(layer), row))
+    together = single.of_rows(shared=len(specs(layer)), count=3)
+    weights = [each.detach() for each in layer.parameters()]
+    given = torch.randn(3, 1, 3, 4)
+    types = [TensorSpec(each.dtype, tuple(each.shape)) for each in (*weights, given)]
+    program = TensorProgram.trace(lambda *tensors: together(tensors), types)
+    for run in (program, TensorProgram.from_bytes(program.to_bytes())):
+        found = run(*weights, given)
+        for at in range(3):
+            for all_rows, want in zip(found, single(*weights, given[at]), strict=True):
+                torch.testing.assert_close(all_rows[at], want, rtol=1e-4, atol=1e-5)
+
+
 def test_what_is_drawn_is_drawn_for_each_row() -> None:
     row = TensorSpec(torch.float32, (4,))
     together = TensorProgram.trace(lambda x: F.dropout(x), (row,)).of_rows(shared=0, count=50)
