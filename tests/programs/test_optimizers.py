@@ -103,7 +103,8 @@ def test_those_that_decide_by_numbers_are_errors() -> None:
         optimizer.step(closure)
         return leaf.detach()
 
-    with pytest.raises(ProgramError, match="reads the data of a tensor") as raised:
+    # What it stops at depends on whether TorchDynamo was imported, which disables this step.
+    with pytest.raises(ProgramError) as raised:
         TensorProgram.trace(fn, (spec(3),))
     assert "optimizer.step(closure)" in str(raised.value)
 
