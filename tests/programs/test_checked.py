@@ -30,6 +30,12 @@ def of_others(x: Any, scale: Any) -> Any:
     )
 
 
+@pytest.fixture(autouse=True)
+def _arguments_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TorchDynamo switches that off for its process, which other tests may have called."""
+    monkeypatch.setattr(distributions.Distribution, "_validate_args", True)
+
+
 @pytest.mark.parametrize("fn", [of_normals, of_others])
 def test_distributions(fn: Any) -> None:
     program = TensorProgram.trace(fn, (spec(None, 3), spec(3)))
