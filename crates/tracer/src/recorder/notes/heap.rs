@@ -489,6 +489,19 @@ pub fn bound_class_method<'py>(callable: Borrowed<'_, 'py>) -> Option<(Object<'p
     is_it.then_some((class, found))
 }
 
+/// Whether a member descriptor reads an item of a tuple: a field of what PyTorch's functions return (`torch.return_types.topk`)
+/// or of the standard library's structures, but for those that aren't counted as items.
+pub fn is_field_of_items(member: Borrowed<'_, '_>) -> bool {
+    let is_field = || -> PyResult<bool> {
+        let class = member.getattr("__objclass__")?.cast_into::<PyType>()?;
+        let tuple = member.py().get_type::<PyTuple>();
+        let is_sequence = is_builtin_type(class.as_any().as_borrowed())
+            && stator_cpython::generic::is_subtype(&class, &tuple);
+        Ok(is_sequence && class.getattr("__match_args__")?.contains(member.getattr("__name__")?)?)
+    };
+    is_field().unwrap_or(false)
+}
+
 /// Whether an object is a named tuple's field.
 pub fn is_tuple_getter(object: Borrowed<'_, '_>) -> bool {
     use pyo3::sync::PyOnceLock;

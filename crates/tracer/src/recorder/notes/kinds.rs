@@ -392,7 +392,7 @@ pub enum Descriptor {
     Member,
     /// A computed attribute of a C type.
     GetSet,
-    /// A field of a named tuple.
+    /// A field of a named tuple, or of a structure of C code that is an item of it.
     TupleGetter,
     /// `staticmethod`.
     StaticMethod,

@@ -137,7 +137,10 @@ impl Recorder {
         match self.kind(object) {
             Kind::Function => Descriptor::Function,
             Kind::Builtin if heap::is_method_descriptor(object) => Descriptor::Function,
-            Kind::Descriptor => heap::descriptor_kind(object),
+            Kind::Descriptor => match heap::descriptor_kind(object) {
+                Descriptor::Member if heap::is_field_of_items(object) => Descriptor::TupleGetter,
+                kind => kind,
+            },
             // Compiled and disabled functions bind as functions do.
             Kind::Object if within::is_function_like(object) => Descriptor::Function,
             // Methods of NumPy's generators.
