@@ -10,7 +10,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
     /// CPython makes the generator and moves the frame into it; its constructor is private.
     pub(super) fn return_generator(&mut self) -> Evaluated<'py> {
         self.sites.leaves(&self.frame);
-        let result = self.run.hand_over();
+        let result = self.run.make_generator();
         if let Ok(generator) = &result
             && let Some(frame) = generator::frame_of(generator.as_borrowed())
         {

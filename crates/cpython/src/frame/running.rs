@@ -377,6 +377,17 @@ impl<'py> Running<'py> {
     pub fn hand_over_at(&mut self, unit: usize) -> Evaluated<'py> {
         self.publish();
         self.share_small_ints();
+        self.go_on_at(unit)
+    }
+
+    /// Lets CPython make a generator of the frame, before the current instruction. Its variables stay the objects that they
+    /// are: it may be evaluated further by who knows these.
+    pub fn make_generator(&mut self) -> Evaluated<'py> {
+        self.publish();
+        self.go_on_at(self.start_unit())
+    }
+
+    fn go_on_at(&mut self, unit: usize) -> Evaluated<'py> {
         // SAFETY: `unit` is an instruction of the code, or the frame's start, where CPython goes on.
         unsafe {
             let instr = self.first.add(unit).wrapping_sub(InterpreterFrame::NEXT);
@@ -389,11 +400,6 @@ impl<'py> Running<'py> {
             let result = shim::stator_default(thread, self.frame.as_ptr(), 0);
             owned(self.frame.py(), result)
         }
-    }
-
-    /// Gives the frame to CPython before the current instruction.
-    pub fn hand_over(&mut self) -> Evaluated<'py> {
-        self.hand_over_at(self.start_unit())
     }
 
     /// Leaves with a value that was popped off the stack, to be resumed (`YIELD_VALUE`, which has this argument).
