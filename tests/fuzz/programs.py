@@ -184,6 +184,10 @@ class Programs(Effects):
                 f"    x = use(x, {path})\n    return count\nx = x + bump() + bump(2, 3) + bump(to=4)",
                 f"log = []\nfor v in delegate({stops}, log):\n    x = x + v\n    if v == 1:\n        break\n"
                 f"x = use(x, log)",
+                f"log = []\nm = {path}\nfor v in delegate(m % 5 if isinstance(m, int) else {stops}, log):\n"
+                f"    x = x + v\nx = use(x, log)",
+                f"def upto(m):\n    for {i} in range(m if isinstance(m, int) and m < 9 else {stops}):\n"
+                f"        yield {i}\n    yield m\nm, *others = upto({path})\nx = use(x, others) + len(others)",
                 "log = []\nmade = numbers(3, log)\nx = x + next(made)\nx = x + made.send(1)\nmade.close()\n"
                 "x = use(x, log)",
                 f"if {path}:\n{inner}\nelse:\n{after}",

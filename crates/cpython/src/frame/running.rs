@@ -375,7 +375,6 @@ impl<'py> Running<'py> {
 
     /// Gives the frame to CPython, to go on at `unit`; returns what it evaluates to.
     pub fn hand_over_at(&mut self, unit: usize) -> Evaluated<'py> {
-        self.publish();
         self.share_small_ints();
         self.go_on_at(unit)
     }
@@ -383,11 +382,11 @@ impl<'py> Running<'py> {
     /// Lets CPython make a generator of the frame, before the current instruction. Its variables stay the objects that they
     /// are: it may be evaluated further by who knows these.
     pub fn make_generator(&mut self) -> Evaluated<'py> {
-        self.publish();
         self.go_on_at(self.start_unit())
     }
 
     fn go_on_at(&mut self, unit: usize) -> Evaluated<'py> {
+        self.publish();
         // SAFETY: `unit` is an instruction of the code, or the frame's start, where CPython goes on.
         unsafe {
             let instr = self.first.add(unit).wrapping_sub(InterpreterFrame::NEXT);

@@ -467,6 +467,8 @@ impl<'py> Running<'py> {
 
     /// Puts what `plain` gives for a local, or a value on the stack, in its place.
     pub fn exchange_held(&mut self, plain: impl Fn(Borrowed<'_, 'py>) -> Option<Object<'py>>) {
+        // How high the stack is, the frame itself says.
+        self.publish();
         for index in 0..self.code().nlocalsplus() {
             if let Some(plain) = self.frame.local(index).and_then(&plain) {
                 drop(self.set_local(index, Some(plain)));
