@@ -409,3 +409,17 @@ def test_containers_hold_the_objects_that_they_held(end: str, backend: str) -> N
         results = [each for each in leaves_of(found) if not callable(each)]
         numbers = (int, float, torch.Tensor, type(None))
         assert all(type(each) in numbers or end == "leaves a generator" for each in results)
+
+
+def test_a_list_that_holds_itself_often() -> None:
+    """Each search for numbers goes into it once: along all ways through it, it never ended."""
+
+    def spelt(x: torch.Tensor, n: int, items: list[Any]) -> Any:
+        texts = sorted(str(item) for item in items)
+        return x * n + len(texts[0]), len(items), max(items, key=id) is items
+
+    items: list[Any] = [1]
+    items.extend([items] * 40)
+    compiled = stator.compile(spelt, dynamic=True)
+    for n in (3, 4, 3, 6):
+        assert repr(compiled(torch.ones(2), n, items)) == repr(spelt(torch.ones(2), n, items))

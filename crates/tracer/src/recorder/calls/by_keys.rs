@@ -136,7 +136,7 @@ impl Recorder {
         }
         let mut state = self.state.borrow_mut();
         let mut numbers = Vec::new();
-        state.numbers_in(key, 0, &mut numbers);
+        state.numbers_in(key, &mut numbers);
         numbers.is_empty() && is_plain(&mut state, key)
     }
 

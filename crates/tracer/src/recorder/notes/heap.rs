@@ -7,6 +7,7 @@ use pyo3::types::{
     PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList,
     PyModule, PySet, PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
 };
+use rustc_hash::FxHashSet;
 use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{constant, container, types};
@@ -261,6 +262,34 @@ pub fn plain_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
         return items.into_iter().flat_map(|(key, value)| [key, value]).collect();
     }
     Vec::new()
+}
+
+/// Whether something is so of an object, or of what containers of builtin types hold below it, so deep. The nearest comes
+/// first; a container that holds itself, or that others hold often, is gone into once.
+pub fn any_within(
+    object: Borrowed<'_, '_>,
+    depth: usize,
+    is_so: &mut dyn FnMut(Borrowed<'_, '_>) -> bool,
+) -> bool {
+    if is_so(object) {
+        return true;
+    }
+    let mut parts = plain_parts(object);
+    let mut seen = FxHashSet::default();
+    for _ in 1..depth {
+        if parts.iter().any(|part| is_so(part.as_borrowed())) {
+            return true;
+        }
+        let mut below = Vec::new();
+        for part in &parts {
+            let found = plain_parts(part.as_borrowed());
+            if !found.is_empty() && seen.insert(part.as_ptr() as usize) {
+                below.extend(found);
+            }
+        }
+        parts = below;
+    }
+    parts.iter().any(|part| is_so(part.as_borrowed()))
 }
 
 /// What C code may come to read of an object that it's given: as [`plain_parts`], and what a C method is bound to or a

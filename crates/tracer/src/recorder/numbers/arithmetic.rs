@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -521,7 +522,7 @@ impl Recorder {
                 return Ok(());
             }
             for operand in [left, right] {
-                state.fix(operand, "identity of a number", 0);
+                state.fix(operand, "identity of a number");
             }
             Ok(())
         });
@@ -561,7 +562,7 @@ impl Recorder {
         let mut state = self.state.borrow_mut();
         state.frames.locate(frame);
         for object in objects {
-            state.fix(*object, why, 0);
+            state.fix(*object, why);
         }
         if state.has_refused()
             && let Some((reason, detail)) = state.failure.take()
@@ -573,11 +574,33 @@ impl Recorder {
 }
 
 /// How deep containers are searched for symbolic numbers.
-const DEPTH: usize = 8;
+pub(super) const DEPTH: usize = 8;
+
+/// The containers that a search has gone into: one that holds itself, or that others hold often, is gone into once.
+#[derive(Default)]
+pub(super) struct Seen(FxHashSet<usize>);
+
+impl Seen {
+    /// Whether a container is to be gone into. What is asked for itself, and what holds nothing, isn't noted.
+    fn is_first(&mut self, object: Borrowed<'_, '_>, parts: &[Object<'_>], depth: usize) -> bool {
+        depth == 0 || parts.is_empty() || self.0.insert(object.as_ptr() as usize)
+    }
+}
 
 impl State {
     /// Fixes every symbolic number in an object: in containers of builtin types, deeply.
-    pub fn fix(&mut self, object: Borrowed<'_, '_>, why: &str, depth: usize) {
+    pub fn fix(&mut self, object: Borrowed<'_, '_>, why: &str) {
+        self.fix_unseen(object, why, 0, &mut Seen::default());
+    }
+
+    /// As [`State::fix`], of what was found so deep.
+    pub(super) fn fix_unseen(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        why: &str,
+        depth: usize,
+        seen: &mut Seen,
+    ) {
         if let Some(id) = self.number(object) {
             self.specialise(object.py(), id, why);
             return;
@@ -590,10 +613,13 @@ impl State {
         }
         let viewed = heap::view_items(object);
         if viewed.is_none() && self.reads_later(object) {
-            return self.fix_within_reach(object, why, depth);
+            return self.fix_within_reach(object, why, depth, seen);
         }
-        for part in viewed.unwrap_or_else(|| heap::read_parts(object)) {
-            self.fix(part.as_borrowed(), why, depth + 1);
+        let parts = viewed.unwrap_or_else(|| heap::read_parts(object));
+        if seen.is_first(object, &parts, depth) {
+            for part in parts {
+                self.fix_unseen(part.as_borrowed(), why, depth + 1, seen);
+            }
         }
     }
 
@@ -610,8 +636,17 @@ impl State {
     pub(in crate::recorder) fn numbers_in(
         &mut self,
         object: Borrowed<'_, '_>,
+        found: &mut Vec<NumberId>,
+    ) {
+        self.numbers_unseen(object, 0, found, &mut Seen::default());
+    }
+
+    fn numbers_unseen(
+        &mut self,
+        object: Borrowed<'_, '_>,
         depth: usize,
         found: &mut Vec<NumberId>,
+        seen: &mut Seen,
     ) {
         found.extend(self.number(object));
         found.extend(self.spelt(object));
@@ -619,8 +654,11 @@ impl State {
             found.extend(self.all_numbers());
             return;
         }
-        for part in heap::read_parts(object) {
-            self.numbers_in(part.as_borrowed(), depth + 1, found);
+        let parts = heap::read_parts(object);
+        if seen.is_first(object, &parts, depth) {
+            for part in parts {
+                self.numbers_unseen(part.as_borrowed(), depth + 1, found, seen);
+            }
         }
     }
 
@@ -632,16 +670,13 @@ impl State {
     }
 
     /// Whether an object holds a symbolic number, or a tensor with symbolic sizes.
-    pub fn is_symbolic(&mut self, object: Borrowed<'_, '_>, depth: usize) -> bool {
-        if self.number(object).is_some_and(|id| !self.is_read(id))
+    pub fn is_symbolic(&mut self, object: Borrowed<'_, '_>) -> bool {
+        heap::any_within(object, DEPTH, &mut |part| self.is_itself_symbolic(part))
+    }
+
+    fn is_itself_symbolic(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.number(object).is_some_and(|id| !self.is_read(id))
             || self.symbolic_sizes(object).is_some()
-        {
-            return true;
-        }
-        depth < DEPTH
-            && heap::plain_parts(object)
-                .iter()
-                .any(|part| self.is_symbolic(part.as_borrowed(), depth + 1))
     }
 
     /// Whether a computed number is what its expression says.

@@ -279,7 +279,7 @@ impl Recorder {
         let mut state = self.state.borrow_mut();
         state.frames.locate(frame);
         for object in objects {
-            state.fix_sizes_in(*object, why, 0);
+            state.fix_sizes_in(*object, why);
         }
     }
 }
@@ -332,7 +332,7 @@ impl State {
         names: Option<Borrowed<'_, 'py>>,
         numbered: bool,
     ) -> Option<Given<'py>> {
-        if !self.has_symbols() || !numbered && !args.iter().any(|arg| self.is_symbolic(*arg, 0)) {
+        if !self.has_symbols() || !numbered && !args.iter().any(|arg| self.is_symbolic(*arg)) {
             return None;
         }
         let names = names.map_or_else(Vec::new, heap::tuple_items);
@@ -387,8 +387,8 @@ impl State {
     /// What an operation was given is fixed.
     pub fn fix_given(&mut self, given: &Given<'_>, why: &str) {
         for arg in &given.args {
-            self.fix_sizes_in(arg.as_borrowed(), why, 0);
-            self.fix(arg.as_borrowed(), why, 0);
+            self.fix_sizes_in(arg.as_borrowed(), why);
+            self.fix(arg.as_borrowed(), why);
         }
     }
 
@@ -565,18 +565,13 @@ impl State {
     }
 
     /// Fixes the sizes of every tensor in an object.
-    fn fix_sizes_in(&mut self, object: Borrowed<'_, '_>, why: &str, depth: usize) {
-        if let Some(sizes) = self.symbolic_sizes(object) {
-            for size in sizes {
-                self.specialise_expr(object.py(), size, why);
+    fn fix_sizes_in(&mut self, object: Borrowed<'_, '_>, why: &str) {
+        heap::any_within(object, super::arithmetic::DEPTH, &mut |part| {
+            for size in self.symbolic_sizes(part).into_iter().flatten() {
+                self.specialise_expr(part.py(), size, why);
             }
-            return;
-        }
-        if depth < 8 {
-            for part in heap::plain_parts(object) {
-                self.fix_sizes_in(part.as_borrowed(), why, depth + 1);
-            }
-        }
+            false
+        });
     }
 }
 

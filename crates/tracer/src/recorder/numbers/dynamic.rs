@@ -232,7 +232,7 @@ impl State {
         if let Some(source) = source
             && let Some(own) = self.stand_in(py, source)
         {
-            self.fix(own.as_borrowed(), "read by C code", 0);
+            self.fix(own.as_borrowed(), "read by C code");
         }
     }
 

@@ -12,6 +12,7 @@ use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{modules, ops};
 
+use super::arithmetic::Seen;
 use super::dimensions::Consuming;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
@@ -92,7 +93,13 @@ impl State {
     }
 
     /// Fixes the numbers within the reach of an iterator of C code.
-    pub(super) fn fix_within_reach(&mut self, iterator: Borrowed<'_, '_>, why: &str, depth: usize) {
+    pub(super) fn fix_within_reach(
+        &mut self,
+        iterator: Borrowed<'_, '_>,
+        why: &str,
+        depth: usize,
+        seen: &mut Seen,
+    ) {
         for part in referents(iterator) {
             let part = part.as_borrowed();
             let is_seen_through = match self.kind_alone(part) {
@@ -118,7 +125,7 @@ impl State {
                 _ => false,
             };
             if is_seen_through {
-                self.fix(part, why, depth + 1);
+                self.fix_unseen(part, why, depth + 1, seen);
             } else {
                 self.fix_all(part.py(), why);
             }

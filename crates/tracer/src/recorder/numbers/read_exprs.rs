@@ -147,7 +147,7 @@ impl State {
         }
         let mut numbers = Vec::new();
         for object in objects {
-            self.numbers_in(*object, 0, &mut numbers);
+            self.numbers_in(*object, &mut numbers);
         }
         let symbols = self.symbols.as_ref().expect("numbers were read");
         let is_read = |id: &NumberId| matches!(self.number_of(*id), Number::Read(false));

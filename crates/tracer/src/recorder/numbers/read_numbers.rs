@@ -308,7 +308,7 @@ impl State {
         }
         let mut numbers = Vec::new();
         for object in objects {
-            self.numbers_in(*object, 0, &mut numbers);
+            self.numbers_in(*object, &mut numbers);
         }
         numbers.retain(|id| match self.number_of(*id) {
             Number::Read(is_float) => !is_float,
@@ -353,7 +353,7 @@ impl State {
             return false;
         }
         let mut numbers = Vec::new();
-        self.numbers_in(object, 0, &mut numbers);
+        self.numbers_in(object, &mut numbers);
         let passes = self.symbols.as_ref().is_some_and(|symbols| symbols.passes_integers);
         numbers.into_iter().any(|id| match self.number_of(id) {
             Number::Read(is_float) => is_float || !passes,

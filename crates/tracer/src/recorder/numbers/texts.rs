@@ -471,7 +471,7 @@ impl State {
     fn numbers_of(&mut self, objects: &[Borrowed<'_, '_>]) -> Vec<NumberId> {
         let mut numbers = Vec::new();
         for object in objects {
-            self.numbers_in(*object, 0, &mut numbers);
+            self.numbers_in(*object, &mut numbers);
         }
         numbers.sort_unstable();
         numbers.dedup();

@@ -25,7 +25,7 @@ impl State {
         if given.args.iter().any(|arg| arg.is(result)) {
             let why = format!("{} returned its argument", self.operation_name(target));
             for arg in &given.args {
-                self.fix(arg.as_borrowed(), &why, 0);
+                self.fix(arg.as_borrowed(), &why);
             }
         } else if self.is_dropout(target) {
             for arg in &given.args {
