@@ -65,6 +65,13 @@ def compiled_function(space: Space) -> Callable[..., Any]:
     return api.compile(space["fn"], recompile_limit=_NO_LIMIT)  # type: ignore[no-any-return]
 
 
+def compiled_with_symbols(space: Space) -> Callable[..., Any]:
+    """As `compiled_function`; ints and sizes from outside are symbols from the first call on."""
+    if api.PLAIN:
+        return space["fn"]  # type: ignore[no-any-return]
+    return api.compile(space["fn"], recompile_limit=_NO_LIMIT, dynamic=True)  # type: ignore[no-any-return]
+
+
 def check(program: Program, make: Make = compiled_function) -> str | None:
     """Runs the program in two worlds, plain and compiled; what differs first, or None."""
     api.reset()

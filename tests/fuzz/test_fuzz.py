@@ -22,7 +22,7 @@ from stator import _testing
 from .child import check_in_child, in_child
 from .effects import generate as generate_writes
 from .generate import generate as generate_reads
-from .program import Make, Program, Space, check, compiled_function, shrink
+from .program import Make, Program, Space, check, compiled_function, compiled_with_symbols, shrink
 from .programs import generate as generate_programs
 
 SECONDS = float(os.environ.get("STATOR_FUZZ_SECONDS", "15"))
@@ -54,6 +54,10 @@ GENERATORS = pytest.mark.parametrize(
 )
 
 
+def _make(seed: int) -> Make:
+    return compiled_with_symbols if seed % 2 else compiled_function
+
+
 @pytest.mark.slow
 @GENERATORS
 def test_random_writes_between_calls(generate: Generate, tmp_path: Path) -> None:
@@ -61,9 +65,9 @@ def test_random_writes_between_calls(generate: Generate, tmp_path: Path) -> None
     deadline = time.monotonic() + SECONDS
     seed = first
     while time.monotonic() < deadline:
-        program = generate(seed)
-        if check_in_child(program) is not None:
-            text = report(seed, program)
+        program, make = generate(seed), _make(seed)
+        if check_in_child(program, make) is not None:
+            text = report(seed, program, make)
             (tmp_path / "failure.txt").write_text(text)
             pytest.fail(text, pytrace=False)
         seed += 1
@@ -74,9 +78,9 @@ def test_random_writes_between_calls(generate: Generate, tmp_path: Path) -> None
 @GENERATORS
 @pytest.mark.parametrize("seed", range(40))
 def test_fixed_seeds(generate: Generate, seed: int) -> None:
-    program = generate(seed)
-    if check_in_child(program) is not None:
-        pytest.fail(report(seed, program), pytrace=False)
+    program, make = generate(seed), _make(seed)
+    if check_in_child(program, make) is not None:
+        pytest.fail(report(seed, program, make), pytrace=False)
 
 
 @pytest.mark.skipif(api.PLAIN, reason="asks for breaks of traces")
