@@ -109,6 +109,13 @@ def test_a_copy_of_the_weights_as_they_are() -> None:
     assert module.bias.abs().sum() > 0
 
 
+def test_a_copy_where_torch_dynamo_was_called_before() -> None:
+    """It exchanges a method of `nn.Module`."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    assert nn.Module.__setstate__.__module__.startswith("torch._dynamo")
+    test_a_copy_is_loaded_and_trained("perceptron")
+
+
 def test_containers_are_copied_with_what_they_share() -> None:
     def fn(weights: Any) -> Any:
         kept = [weights["w"], {"b": weights["b"]}]

@@ -102,9 +102,19 @@ def _is_usual(kind: type) -> bool:
     """Whether a class says nothing of how its objects are copied, beside PyTorch's own."""
     for name in _ASKED:
         found = getattr(kind, name, None)
-        if found is not None and found not in _USUAL:
+        if found is not None and found not in _USUAL and not _is_tag(name, found):
             return False
     return True
+
+
+def _is_tag(name: str, found: Any) -> bool:
+    """Whether it's what TorchDynamo, once it has compiled anything, puts in the place of
+    `nn.Module.__setstate__`: it does as that does, and notes when a module was loaded."""
+    return (
+        name == "__setstate__"
+        and found is nn.Module.__setstate__
+        and found.__module__ == "torch._dynamo.mutation_guard"
+    )
 
 
 _ASKED = (
