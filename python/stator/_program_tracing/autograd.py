@@ -134,6 +134,37 @@ def track(tensor: Any) -> Any:
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
 
 
+def call_tracked(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    positions: Sequence[int],
+    has_aux: bool,
+    name: str,
+) -> tuple[Any, Any, list[Any], list[Any]]:
+    """What a function gives, and what comes with it; what it was given, and the tensors of which
+    gradients may be asked: those at `positions`. Gradients are on."""
+    given = list(args)
+    tracked: list[Any] = []
+
+    def tracking(tensor: Any) -> Any:
+        alias = track(tensor)
+        tracked.append(alias)
+        return alias
+
+    for position in positions:
+        given[position] = mapped(tracking, given[position])
+    value = function(*given, **kwargs)
+    aux = None
+    if has_aux:
+        if not (isinstance(value, tuple) and len(value) == 2):
+            raise RuntimeError(
+                f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True"
+            )
+        value, aux = value
+    return value, aux, given, tracked
+
+
 def _differentiate(
     function: Callable[..., Any],
     argnums: int | tuple[int, ...],
@@ -143,26 +174,10 @@ def _differentiate(
 ) -> tuple[Any, Any, Any]:
     """The gradients, the value, and what comes with it."""
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    given = list(args)
-    tracked: list[Any] = []
-
-    def tracking(tensor: Any) -> Any:
-        alias = track(tensor)
-        tracked.append(alias)
-        return alias
-
     with torch.enable_grad():
-        for position in positions:
-            given[position] = mapped(tracking, given[position])
-        value = function(*given, **kwargs)
-        aux = None
-        if has_aux:
-            if not (isinstance(value, tuple) and len(value) == 2):
-                raise RuntimeError(
-                    "grad_and_value(f)(*args): output of function f should be a tuple: "
-                    "(output, aux) if has_aux is True"
-                )
-            value, aux = value
+        value, aux, given, tracked = call_tracked(
+            function, args, kwargs, positions, has_aux, "grad_and_value(f)(*args)"
+        )
         if not isinstance(value, torch.Tensor):
             raise RuntimeError(
                 "Expected the given function passed to grad(f)(*args) to return a Tensor, got "

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stator._program_tracing.autograd import find_outer, mapped, track
+from stator._program_tracing.autograd import call_tracked, find_outer, mapped
 
 __all__ = ["SILENT", "SUBSTITUTES"]
 
@@ -28,30 +28,11 @@ class _Applied:
         has_aux: bool,
         name: str,
     ) -> None:
-        arguments = list(given)
-        tracked: list[Any] = []
-
-        def tracking(tensor: Any) -> Any:
-            alias = track(tensor)
-            tracked.append(alias)
-            return alias
-
         with torch.enable_grad():
-            for position in positions:
-                arguments[position] = mapped(tracking, arguments[position])
-            value = function(*arguments)
-        self.aux = None
-        if has_aux:
-            if not (isinstance(value, tuple) and len(value) == 2):
-                raise RuntimeError(
-                    f"{name}: output of function f should be a tuple: (output, aux) if has_aux is "
-                    "True"
-                )
-            value, self.aux = value
-        self.tracked = tracked
-        self.value = value
-        self.outputs = _tensors(value, name)
-        self.is_outer = find_outer(self.outputs, tracked)
+            called = call_tracked(function, given, {}, positions, has_aux, name)
+        self.value, self.aux, _, self.tracked = called
+        self.outputs = _tensors(self.value, name)
+        self.is_outer = find_outer(self.outputs, self.tracked)
 
     def told(self, tree: Any) -> Any:
         """What is given back: without a history, unless somebody asks for outer gradients."""
