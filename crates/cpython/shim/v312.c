@@ -158,6 +158,12 @@ static void compute_breaker(PyInterpreterState *interp) {
             ceval->pending.async_exc | _Py_atomic_load_relaxed(&ceval->gc_scheduled));
 }
 
+/* A collection that is due, but hasn't begun: CPython would run it even if collection was turned off since. Behind it,
+ * whatever is allocated first asks for it again. */
+void stator_put_off_collection(PyThreadState *thread) {
+    _Py_atomic_store_relaxed(&thread->interp->ceval.gc_scheduled, 0);
+}
+
 /* Signals, pending calls, a collection, a request for the GIL, an asynchronous exception: in this order. */
 int stator_handle_pending(PyThreadState *thread) {
     struct _ceval_state *ceval = &thread->interp->ceval;

@@ -40,6 +40,8 @@ unsafe extern "C" {
     pub fn stator_enter_recursion(thread: *mut PyThreadState) -> c_int;
     pub fn stator_eval_breaker(thread: *mut PyThreadState) -> *const c_void;
     pub fn stator_handle_pending(thread: *mut PyThreadState) -> c_int;
+    #[cfg(all(Py_3_12, not(Py_3_13)))]
+    pub fn stator_put_off_collection(thread: *mut PyThreadState);
     pub fn stator_defer_signals() -> c_ulong;
     pub fn stator_do_signals_wait(main_thread: c_ulong) -> c_int;
     pub fn stator_is_timer_running() -> c_int;

@@ -13,6 +13,7 @@ use pyo3::types::{PyInt, PyString, PyTuple, PyType};
 use crate::heap::types;
 use crate::object::{Borrowed, Object, owned, status};
 use crate::raised::{Raised, Result};
+use crate::thread::Thread;
 
 /// `PyObject_GenericGetAttr`: no `__getattr__`, no user's `__getattribute__`.
 pub fn generic_get_attr<'py>(
@@ -409,11 +410,12 @@ static WAS_ON: AtomicBool = AtomicBool::new(false);
 pub struct WithoutGc(());
 
 impl WithoutGc {
-    /// Turns collection off.
+    /// Turns collection off, and puts off one that is due.
     #[must_use]
-    pub fn new(_py: Python<'_>) -> Self {
+    pub fn new(py: Python<'_>) -> Self {
         // SAFETY: the GIL is held.
         let was_on = unsafe { ffi::PyGC_Disable() } != 0;
+        Thread::current(py).put_off_collection();
         // Where somebody has turned it on since the first pause began, it stays so in the end.
         if PAUSES.fetch_add(1, Relaxed) == 0 || was_on {
             WAS_ON.store(was_on, Relaxed);

@@ -96,6 +96,16 @@ impl<'py> Thread<'py> {
         self.fields().interp
     }
 
+    /// Puts off a collection that is due, once collection is off. CPython 3.11 collects where something is allocated; later
+    /// versions do between two instructions, where 3.12 doesn't ask whether collection is on.
+    pub(crate) fn put_off_collection(self) {
+        #[cfg(all(Py_3_12, not(Py_3_13)))]
+        // SAFETY: the current thread's state.
+        unsafe {
+            shim::stator_put_off_collection(self.as_ptr());
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn eval_breaker(self) -> Breaker {
         // SAFETY: the current thread's state.
