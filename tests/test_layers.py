@@ -77,7 +77,7 @@ TRACER = {
     "entries": "entries entry codes declined jobs assumptions undo",
     "standing": "frames",
     "the trace": "stored trace",
-    "parts": "callers effects recipe emission symbolic constant_data known_ranges replay draws locks held past",
+    "parts": "callers effects recipe emission symbolic constant_data known_ranges replay draws locks held inference past",
     "knowing": "functions program_rules compiling disabled within",
     "weighing": "profit gauge pace budget floor clock parking",
     "state": "check accelerator rollback writes raises handlers sharing looks policy",

@@ -36,6 +36,7 @@ mod functions;
 mod gauge;
 mod handlers;
 mod held;
+mod inference;
 pub mod jobs;
 mod known_ranges;
 mod list_handlers;

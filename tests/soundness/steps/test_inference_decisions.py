@@ -92,7 +92,54 @@ def while_enabled(x: Tensor) -> object:
     return LINEAR(x) if x.sum() > 3 else x - 1
 
 
+def behind_break(x: Tensor) -> object:
+    with torch.inference_mode():
+        y = LINEAR(x)
+        stator.graph_break()
+        y = LINEAR(y)
+    return y, x * 2, torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+
+def interrupted_behind_break(x: Tensor) -> object:
+    with torch.inference_mode():
+        y = LINEAR(x)
+        with torch.inference_mode(False):
+            w = x * 3
+            stator.graph_break()
+            w = w + torch.is_inference_mode_enabled()
+        if y.sum() > 2:
+            y = y - torch.is_inference_mode_enabled()
+        z = LINEAR(x)
+    return y, w, z, torch.is_grad_enabled()
+
+
+@torch.inference_mode()
+def broken(x: Tensor) -> Tensor:
+    y = LINEAR(x)
+    stator.graph_break()
+    return y * 2 if y.sum() > 2 else y - 1
+
+
+def outer_of_broken(x: Tensor) -> object:
+    y = broken(x)
+    return y, LINEAR(x), torch.is_grad_enabled()
+
+
+def raised_behind_break(x: Tensor) -> object:
+    try:
+        with torch.inference_mode():
+            stator.graph_break()
+            y = LINEAR(x)
+            if y.sum() > 4:
+                raise AssertionError(f"too large in {torch.is_inference_mode_enabled()}")
+    except AssertionError as error:
+        return str(error), torch.is_inference_mode_enabled(), x * 2
+    return y, LINEAR(x)
+
+
+BEHIND_BREAKS = [behind_break, interrupted_behind_break, outer_of_broken, raised_behind_break]
 FUNCTIONS = [sampled, block, interrupted, inner, raised, caught, failing, numbers, while_enabled]
+FUNCTIONS += BEHIND_BREAKS
 INPUTS = [
     [1.0, 1, 1],
     [3.0, 2, 1],
@@ -139,3 +186,38 @@ def test_no_break(function):
     for step in range(5):
         compiled(torch.full((3,), 0.5) + step / 1000)
     assert (stats(compiled).traces, stats(compiled).hits) == (1, 4)
+
+
+@pytest.mark.parametrize("function", BEHIND_BREAKS, ids=lambda function: function.__name__)
+def test_modes_around_change(function):
+    """What is on behind the block is what was on before it: a replay in another mode leaves the trace there."""
+    compiled = stator.compile(function, recompile_limit=32)
+    around = [
+        lambda: torch.inference_mode(False),
+        torch.inference_mode,
+        torch.no_grad,
+        torch.enable_grad,
+        lambda: torch.autograd.grad_mode.set_multithreading_enabled(False),
+    ]
+    for _ in range(3):
+        for mode in around:
+            for values in INPUTS[:4]:
+                with mode():
+                    found, plain = (
+                        outcome(it, torch.tensor(values)) for it in (compiled, function)
+                    )
+                assert found == plain
+                assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+    assert stats(compiled).native == 0, stats(compiled).reason
+
+
+@pytest.mark.parametrize(
+    ("function", "breaks"), [(behind_break, 1), (outer_of_broken, 1), (block, 0), (sampled, 0)]
+)
+def test_behind_a_block_the_trace_goes_on(function, breaks):
+    """Its end is a part of the trace, also behind a break or a way out within it."""
+    compiled = stator.compile(function)
+    for values in 3 * INPUTS:
+        compiled(torch.tensor(values))
+    assert (stats(compiled).breaks, stats(compiled).native) == (breaks, 0)
+    assert stats(compiled).hits >= 2 * len(INPUTS)

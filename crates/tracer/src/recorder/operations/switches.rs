@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;
+use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules};
@@ -9,11 +10,13 @@ use stator_graph::{Arg, NodeId, StackId, Value};
 
 use crate::breaks::Reason;
 use crate::functions::{Determined, Operation};
+use crate::inference;
 use crate::marks::Label;
 use crate::raises::LABEL_END;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, Ends};
+use crate::recorder::notes::above::{Arguments, Decides, Ends};
 use crate::recorder::notes::call::Call;
+use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
@@ -103,9 +106,33 @@ impl Recorder {
         handle: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
         let Call { frame, callable, .. } = call;
-        self.note(frame, |state| state.leave_inference(callable, handle));
+        if !self.leaves_earlier_inference(frame, handle) {
+            self.note(frame, |state| state.leave_inference(callable, handle));
+        }
+        // A mode that was left already is left once.
         let _native = Suspended::new(frame.py());
         call.natively()
+    }
+
+    /// Leaves an inference mode that was on before the trace, by a node; false: the trace can't do so.
+    fn leaves_earlier_inference<'py>(&self, frame: &Frame<'py>, handle: Borrowed<'_, 'py>) -> bool {
+        let found = || {
+            let state = self.state.try_borrow().ok()?;
+            // Plain Python can't do again what stands before it, in another mode.
+            let may_leave = state.inference.is_empty() && state.exits.around.is_none();
+            state.source(handle).filter(|_| may_leave)
+        };
+        let Some(source) = found() else { return false };
+        let asked = |state: &mut State| {
+            let refused = |error: PyErr| (Reason::Unsupported, error.to_string());
+            let function = inference::function(frame.py()).map_err(refused)?;
+            let unknown = || (Reason::UnknownOrigin, heap::type_name(handle));
+            let left = inference::leave(handle).map_err(refused)?.ok_or_else(unknown)?;
+            let args = [Arg::Node(state.object_node(source)), Arg::int(i64::from(left))];
+            let stack = state.place_of_caller();
+            Ok(Arg::Node(state.labelled(function.as_borrowed(), inference::LEAVE, &args, stack)))
+        };
+        matches!(self.decided(frame, Asks::Program, asked, || Ok(true)), Some(Ok(true)))
     }
 }
 
@@ -206,7 +233,7 @@ impl State {
         Ok(())
     }
 
-    /// A node that begins or ends a label.
+    /// A node that begins or ends a label, or ends a mode.
     fn labelled(
         &mut self,
         function: Borrowed<'_, '_>,
