@@ -355,7 +355,7 @@ pub const PYTHON: &[Row] = &[
     row("warnings", "warn_explicit", Emits(WarnExplicit), NONE),
     row("logging:Logger", "_log", Emits(Log), NONE),
     row("sys", "getrecursionlimit", Modelled(RecursionLimit), NONE),
-    row("sys", "exc_info", Modelled(Handled), NONE),
+    row("sys", "exc_info exception", Modelled(Handled), NONE),
     row("sys", "_getframe", Untraceable(Why::Frames), NONE),
     row("time", "time perf_counter monotonic process_time thread_time", Modelled(Clock), NONE),
     row("time", "time_ns perf_counter_ns monotonic_ns", Modelled(Clock), NONE),

@@ -200,9 +200,21 @@ def test_equals_plain_python(name: str) -> None:
     PROGRAMS.check(name)
 
 
-def test_what_is_handled_where_the_call_is_made() -> None:
+def exception_class() -> Any:
+    return type(sys.exception())
+
+
+def second_of_three() -> Any:
+    return type(sys.exc_info()[1])
+
+
+HANDLED = [exception_class, second_of_three]
+
+
+@pytest.mark.parametrize("handled", HANDLED)
+def test_what_is_handled_where_the_call_is_made(handled: Callable[[], Any]) -> None:
     def step(x: Tensor) -> Any:
-        return x * 2, sys.exc_info()[0]
+        return x * 2, handled()
 
     compiled = stator.compile(step)
     with stator.config.patch(skip_unprofitable=False):
@@ -216,17 +228,18 @@ def test_what_is_handled_where_the_call_is_made() -> None:
                 assert found[1] is KeyError
             else:
                 found = compiled(x)
-                assert found[1] is None
+                assert found[1] is type(None)
             assert torch.equal(found[0], x * 2)
 
 
-def test_what_is_handled_within_the_call() -> None:
+@pytest.mark.parametrize("handled", HANDLED)
+def test_what_is_handled_within_the_call(handled: Callable[[], Any]) -> None:
     def step(x: Tensor, key: str) -> Any:
         try:
             found: Any = {"a": 1}[key]
         except KeyError:
-            found = sys.exc_info()[0]
-        return x * 2, found, sys.exc_info()
+            found = handled()
+        return x * 2, found, handled(), sys.exc_info()
 
     compiled = stator.compile(step)
     with stator.config.patch(skip_unprofitable=False):

@@ -1,4 +1,4 @@
-//! `sys.exc_info()` where nothing is handled: a replay asks again, and leaves the trace if its caller handles something.
+//! `sys.exc_info()` and `sys.exception()` where nothing is handled: a replay asks again, and leaves the trace if its caller handles something.
 
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -30,11 +30,16 @@ impl Recorder {
             self.stop(frame, Reason::Instruction, heap::name_of(callable));
             return call.natively();
         };
+        // The exception itself, or its class with others.
+        let is_alone = heap::is_named(callable, &["exception"]);
         self.carries(frame, &none, |state| {
-            let handled = state.called(frame, callable, "sys.exc_info".into(), &[]);
-            state.graph.set_value(handled, Value::Structure(3));
-            let class = state.graph.get_item(handled, 0);
-            let args = [Arg::Node(class), Arg::NONE];
+            let name = format!("sys.{}", heap::name_of(callable));
+            let mut handled = state.called(frame, callable, name, &[]);
+            if !is_alone {
+                state.graph.set_value(handled, Value::Structure(3));
+                handled = state.graph.get_item(handled, 0);
+            }
+            let args = [Arg::Node(handled), Arg::NONE];
             let is_none = state.called(frame, is.as_borrowed(), "builtins.is".into(), &args);
             let number = py.get_type::<PyInt>();
             let number = number.as_any().as_borrowed();
