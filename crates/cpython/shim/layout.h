@@ -43,13 +43,12 @@ typedef _PyInterpreterFrame Frame;
 const uint8_t *const stator_deopt = _PyOpcode_Deopt;
 const uint8_t *const stator_caches = _PyOpcode_Caches;
 
-/* The number of weak references in the list of an object. */
-Py_ssize_t stator_count_weakrefs(PyObject *head) {
-    Py_ssize_t count = 0;
-    for (PyWeakReference *reference = (PyWeakReference *)head; reference != NULL; reference = reference->wr_next) {
-        count++;
-    }
-    return count;
+/* The weak reference behind this one in its object's list, or NULL. `callback` gets what this one calls when the object
+ * dies, or NULL; borrowed. */
+PyObject *stator_next_weakref(PyObject *reference, PyObject **callback) {
+    PyWeakReference *weak = (PyWeakReference *)reference;
+    *callback = weak->wr_callback;
+    return (PyObject *)weak->wr_next;
 }
 
 /* Whether `variable.reset(token)` would go back: the token is one of the variable's, of the current context, and

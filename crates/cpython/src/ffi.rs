@@ -95,8 +95,10 @@ unsafe extern "C" {
     pub fn stator_topmost_exception(thread: *mut PyThreadState) -> *mut PyObject;
     pub fn stator_trace_exception(thread: *mut PyThreadState);
     pub fn stator_trace_unwind(thread: *mut PyThreadState);
-    /// The number of weak references in a list, which may be null.
-    pub fn stator_count_weakrefs(head: *mut PyObject) -> Py_ssize_t;
+    pub fn stator_next_weakref(
+        reference: *mut PyObject,
+        callback: *mut *mut PyObject,
+    ) -> *mut PyObject;
     pub fn stator_token_fits(token: *mut PyObject, variable: *mut PyObject) -> c_int;
     pub fn stator_is_original_import(function: *mut PyObject) -> c_int;
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import stator
 
@@ -373,3 +373,49 @@ def test_an_argument_that_the_callee_drops() -> None:
             compiled(torch.ones(3), log, 2)
             early = ["break", "dead", "behind"]
             assert log == (early if call else ["break", "behind", "dead"])
+
+
+class Scale(nn.Module):
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.n
+
+
+def below_a_pool(x: Tensor, log: Log, pool: list[Scale]) -> Tensor:
+    held: Any = pool.pop()
+    cut(log)
+    y = held(x)
+    held = None
+    log.append("behind")
+    cut(log)
+    return y + 1
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_modules_that_torch_dynamo_lists(caplog: pytest.LogCaptureFixture, is_told: bool) -> None:
+    """Its weak references to all modules that are made end no trace. The program's own do."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+
+    def play(fn: Callable[..., Any]) -> Log:
+        log: Log = []
+        references = []
+        for n in range(6):
+            pool = [Scale(n)]
+            if is_told:
+                references.append(weakref.ref(pool[0], lambda _: log.append("dead")))
+            log.append(fn(torch.arange(3.0) + n, log, pool).tolist())
+        return log
+
+    plain = play(below_a_pool)
+    stator.set_logs(graph_breaks=True)
+    try:
+        with stator.config.patch(skip_unprofitable=False):
+            assert play(stator.compile(below_a_pool)) == plain
+    finally:
+        stator.set_logs(graph_breaks=False)
+    assert (plain.index("dead") < plain.index("behind")) if is_told else "dead" not in plain
+    assert "stator.disable" in caplog.text
+    assert ("the last reference to an object is gone" in caplog.text) == is_told

@@ -7,9 +7,12 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCFunction, PyTupleMethods, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{
+    PyCFunction, PyString, PyStringMethods, PyTupleMethods, PyWeakrefMethods, PyWeakrefReference,
+};
 
 use super::address::AddressMap;
+use super::function::{self, Field};
 use super::{Any, constant, types, words};
 use crate::ffi as shim;
 
@@ -101,19 +104,41 @@ pub fn forget_unwatched(_py: Python<'_>) {
     drop(dropped);
 }
 
-/// Whether anybody refers to an object weakly, the watch over objects known by identity aside.
+/// Whether anybody refers to an object weakly who may notice its death. The watch over objects known by identity doesn't,
+/// nor does [TorchDynamo's list of modules][is_of_dynamo].
 pub(super) fn is_referenced(object: Any<'_, '_>) -> bool {
+    let py = object.py();
+    let mut noticing = 0_usize;
     // SAFETY: where a type has an offset, its instances have a list of weak references there: since
-    // CPython 3.12 in front of an instance of a Python class, so the offset may be negative.
-    let count = unsafe {
+    // CPython 3.12 in front of an instance of a Python class, so the offset may be negative. Nothing runs while the list is
+    // gone through, so its references and what they call are alive.
+    unsafe {
         let offset = (*words::type_of(object.as_ptr())).tp_weaklistoffset;
         if offset == 0 {
             return false;
         }
-        let list = *object.as_ptr().byte_offset(offset).cast::<*mut ffi::PyObject>();
-        shim::stator_count_weakrefs(list)
+        let mut reference = *object.as_ptr().byte_offset(offset).cast::<*mut ffi::PyObject>();
+        while !reference.is_null() {
+            let mut callback = std::ptr::null_mut();
+            reference = shim::stator_next_weakref(reference, &raw mut callback);
+            let callback = (!callback.is_null()).then(|| pyo3::Borrowed::from_ptr(py, callback));
+            noticing += usize::from(!callback.is_some_and(is_of_dynamo));
+        }
+    }
+    noticing > usize::from(watched().objects.contains_key(&(object.as_ptr() as usize)))
+}
+
+/// Whether a weak reference's callback is that of TorchDynamo's dictionaries of modules and such by `id`. Once TorchDynamo
+/// has compiled anything, each module that is made gets into one. All the callback does is to take the dead one out: when
+/// it does so shows nowhere else, as long as that is before another object has the `id`.
+fn is_of_dynamo(callback: Any<'_, '_>) -> bool {
+    let is = |field, test: fn(&str) -> bool| {
+        let value = function::value(callback, field);
+        let text = value.as_ref().and_then(|value| value.cast_exact::<PyString>().ok());
+        text.and_then(|text| text.to_str().ok()).is_some_and(test)
     };
-    count > isize::from(watched().objects.contains_key(&(object.as_ptr() as usize)))
+    is(Field::Module, |module| module == "torch._dynamo.utils")
+        && is(Field::Qualname, |name| name.starts_with("ExactWeakKeyDictionary."))
 }
 
 /// The callback of all weak references: it is given the reference whose object is dying.
