@@ -1,8 +1,9 @@
 //! Modelled C functions: what each reads and writes becomes guards, or ends the trace.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyInt, PyString, PyType};
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, Conversion};
@@ -561,22 +562,9 @@ impl Recorder {
                 Kind::Object if is_truth => {
                     self.guard_protocol(frame, *arg, &["__bool__", "__len__"]);
                 }
-                Kind::Object => {
-                    self.guard_protocol(
-                        frame,
-                        *arg,
-                        &[
-                            "__int__",
-                            "__float__",
-                            "__index__",
-                            "__abs__",
-                            "__round__",
-                            "__trunc__",
-                            "__divmod__",
-                            "__pow__",
-                            "__complex__",
-                        ],
-                    );
+                Kind::Object => self.guard_protocol(frame, *arg, AS_NUMBER),
+                Kind::Singleton if !is_truth && self.is_enumerated(*arg) => {
+                    self.guard_protocol(frame, *arg, AS_NUMBER);
                 }
                 Kind::Iterator if self.origin(*arg) != Some(Origin::Fresh) => {
                     self.stop(frame, Reason::OutsideIterator, heap::type_name(*arg));
@@ -599,7 +587,31 @@ impl Recorder {
         }
         self.registered(frame, || call.natively())
     }
+
+    /// Whether an object that is known by identity is an int all the same, by the methods of `int`: a member of an `IntEnum`
+    /// or `IntFlag`.
+    fn is_enumerated(&self, object: Borrowed<'_, '_>) -> bool {
+        let ty = object.get_type();
+        let is_native = |name: &&str| {
+            let found = types::lookup_named(&ty, name);
+            found.is_none_or(|found| self.kind(found.as_borrowed()) != Kind::Function)
+        };
+        object.is_instance_of::<PyInt>() && AS_NUMBER.iter().all(is_native)
+    }
 }
+
+/// The special methods by which an object is a number.
+const AS_NUMBER: &[&str] = &[
+    "__int__",
+    "__float__",
+    "__index__",
+    "__abs__",
+    "__round__",
+    "__trunc__",
+    "__divmod__",
+    "__pow__",
+    "__complex__",
+];
 
 /// How `FORMAT_VALUE` numbers what a builtin function does.
 fn conversion_of(callable: Borrowed<'_, '_>) -> u32 {
