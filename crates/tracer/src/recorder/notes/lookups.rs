@@ -54,6 +54,8 @@ pub struct Lookups {
     recent: RecentLookups,
     /// Special methods that are guarded: type and name.
     protocols: FxHashSet<Slot>,
+    /// Types and names that the classes before one that was written are guarded to lack.
+    lacking: FxHashSet<Slot>,
     /// Whether registrations with abstract classes are guarded.
     abstract_classes: bool,
 }
@@ -65,6 +67,7 @@ impl Lookups {
             guarded: FxHashSet::with_capacity_and_hasher(room, FxBuildHasher),
             recent: RecentLookups::with_room(2 * room),
             protocols: FxHashSet::default(),
+            lacking: FxHashSet::default(),
             abstract_classes: false,
         }
     }
@@ -82,6 +85,11 @@ impl Lookups {
     /// Whether a special method of a type is asked for the first time.
     pub fn first_protocol(&mut self, protocol: Slot) -> bool {
         self.protocols.insert(protocol)
+    }
+
+    /// Whether it's found for the first time that a write to a base class is what a lookup finds.
+    pub fn first_lacking(&mut self, lookup: Slot) -> bool {
+        self.lacking.insert(lookup)
     }
 
     /// Whether it matters for the first time what was registered with abstract classes.

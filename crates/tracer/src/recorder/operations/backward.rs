@@ -361,7 +361,7 @@ impl State {
                 let ty = hook.get_type();
                 let name = pyo3::intern!(hook.py(), "__call__").as_any().as_borrowed();
                 let found = types::lookup(ty.as_borrowed(), name).ok_or_else(unknown)?;
-                self.guard_lookup(&ty, name, Some(found.as_borrowed()))?;
+                self.guard_lookup(&ty, name, Some(found.as_borrowed()), Use::default())?;
                 self.know_hook(found.as_borrowed())
             }
             _ => Err(unknown()),

@@ -31,6 +31,15 @@ pub(in crate::recorder) enum Found<'py> {
     Function(Object<'py>),
 }
 
+/// Where a lookup along a type's method resolution order found what it did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::recorder) enum LookedUp {
+    /// Outside, or nothing.
+    Outside,
+    /// This trace wrote it.
+    Written,
+}
+
 impl Recorder {
     /// `_PyType_Lookup`, guarded.
     pub(in crate::recorder) fn lookup<'py>(
@@ -39,6 +48,28 @@ impl Recorder {
         ty: &Bound<'py, PyType>,
         name: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
+        self.lookup_for(frame, ty, name, Use::default())
+    }
+
+    /// As [`Self::lookup`], for who only moves what was found: a number that varies from call to call (a counter of a
+    /// class) is a symbol.
+    pub(in crate::recorder) fn lookup_value<'py>(
+        &self,
+        frame: &Frame<'_>,
+        ty: &Bound<'py, PyType>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let used = self.state.try_borrow().map_or_else(|_| Use::default(), |state| state.moving());
+        self.lookup_for(frame, ty, name, used)
+    }
+
+    fn lookup_for<'py>(
+        &self,
+        frame: &Frame<'_>,
+        ty: &Bound<'py, PyType>,
+        name: Borrowed<'_, 'py>,
+        used: Use,
+    ) -> Option<Object<'py>> {
         let found = stator_cpython::heap::types::lookup(ty.as_borrowed(), name);
         let address = found.as_ref().map_or(0, |found| found.as_ptr() as usize);
         if self.is_stopped()
@@ -46,13 +77,19 @@ impl Recorder {
         {
             return found;
         }
-        self.note(frame, |state| {
-            let found = found.as_ref().map(|found| found.as_borrowed());
-            state.guard_lookup(ty, name, found)?;
-            state.remember_lookup(ty.as_any().as_borrowed(), name, found);
-            Ok(())
+        let own = self.note(frame, |state| {
+            let value = found.as_ref().map(|found| found.as_borrowed());
+            if state.guard_lookup(ty, name, value, used)? == LookedUp::Written {
+                return Ok(None);
+            }
+            let slot = (ty.as_ptr() as usize, name.as_ptr() as usize);
+            let own = state.slot_stand_in(ty.py(), slot);
+            if own.is_none() {
+                state.remember_lookup(ty.as_any().as_borrowed(), name, value);
+            }
+            Ok(own)
         });
-        found
+        own.flatten().or(found)
     }
 
     fn is_recent_lookup(&self, ty: usize, name: usize, found: usize) -> bool {
@@ -449,7 +486,7 @@ impl Recorder {
         name: Borrowed<'_, 'py>,
         reads: Reads,
     ) -> Result<Option<Found<'py>>> {
-        let on_type = self.lookup(frame, ty, name);
+        let on_type = self.lookup_value(frame, ty, name);
         let mut bind = None;
         if let Some(descriptor) = &on_type {
             match self.binding(frame, ty, name, descriptor.as_borrowed()) {
@@ -500,13 +537,14 @@ impl Recorder {
 }
 
 impl State {
-    /// Guards what a lookup along a type's method resolution order found.
+    /// Guards what a lookup along a type's method resolution order found, unless this trace wrote it.
     pub(in crate::recorder) fn guard_lookup(
         &mut self,
         ty: &Bound<'_, PyType>,
         name: Borrowed<'_, '_>,
         found: Option<Borrowed<'_, '_>>,
-    ) -> std::result::Result<(), Stop> {
+        used: Use,
+    ) -> std::result::Result<LookedUp, Stop> {
         if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
             if let Some(found) = found
                 && self.origin(found).is_none()
@@ -514,13 +552,17 @@ impl State {
             {
                 self.anchor(found);
             }
-            return Ok(());
+            return Ok(LookedUp::Outside);
         }
         if !self.written.classes().is_empty() && self.finds_own_write(ty, name)? {
-            return Ok(());
+            return Ok(LookedUp::Written);
         }
-        if !self.lookups.first((ty.as_ptr() as usize, name.as_ptr() as usize)) {
-            return Ok(());
+        let slot = (ty.as_ptr() as usize, name.as_ptr() as usize);
+        if !self.lookups.first(slot) {
+            if !used.moves {
+                self.fix_slot(ty.py(), slot);
+            }
+            return Ok(LookedUp::Outside);
         }
         let parent = self.anchor(ty.as_any().as_borrowed());
         let id = self.objects.intern(name);
@@ -528,14 +570,18 @@ impl State {
             Some(found) => {
                 let Self { sources, objects, .. } = self;
                 let source = sources.type_lookup(parent, id, || objects.name(id, name));
-                self.adopt(source, found)
+                if self.kind_alone(found) == Kind::Constant {
+                    self.adopt_slot(used, slot, source, found)?;
+                } else {
+                    self.adopt(source, found)?;
+                }
             }
             None => {
                 let text = self.objects.name(id, name);
                 self.guard(parent, GuardKind::LookupAbsent { name: id, text });
-                Ok(())
             }
         }
+        Ok(LookedUp::Outside)
     }
 
     /// Reads a `__slots__` member: guards it if its owner is from outside and this trace did not

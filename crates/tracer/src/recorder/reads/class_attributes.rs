@@ -2,12 +2,13 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
+use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::types::{Slot, SlotName};
+use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, modules, ops};
-use stator_guards::{ClassField, Source};
+use stator_guards::{ClassField, GuardKind, Source};
 
 use super::attributes::Found;
 use super::descriptors::DESCRIPTOR;
@@ -58,9 +59,7 @@ impl Recorder {
             self.note(frame, |state| state.read_class_field(owner, text, value.as_borrowed()));
             return Ok(Found::Value(value));
         }
-        if stator_cpython::heap::types::slot(meta.as_borrowed(), SlotName::GetAttribute)
-            == Slot::Python
-        {
+        if types::slot(meta.as_borrowed(), SlotName::GetAttribute) == Slot::Python {
             self.guard_protocol_of(frame, owner, &["__getattribute__"]);
             let own = pyo3::intern!(py, "__getattribute__").as_any().as_borrowed();
             let own = stator_cpython::heap::types::lookup(meta.as_borrowed(), own);
@@ -85,7 +84,7 @@ impl Recorder {
                 _ => {}
             }
         }
-        if let Some(found) = self.lookup(frame, &class, name) {
+        if let Some(found) = self.lookup_value(frame, &class, name) {
             return self.found_on_class(frame, &class, found, name);
         }
         if let Some(found) = on_meta {
@@ -187,7 +186,7 @@ impl Recorder {
             }
             Some(found)
                 if heap::is_class_method_descriptor(found.as_borrowed())
-                    && stator_cpython::heap::types::is_immutable(class.as_borrowed())
+                    && types::is_immutable(class.as_borrowed())
                     && self.is_parameter(key) =>
             {
                 let alias = self.subscribed(frame, owner, key)?;
@@ -264,11 +263,7 @@ impl Recorder {
             self.stop(frame, Reason::Unsupported, "an unbound super object");
             return ops::get_attr(owner, name).map(Found::Value);
         };
-        let found = stator_cpython::heap::types::lookup_after(
-            start.as_borrowed(),
-            after.as_any().as_borrowed(),
-            name,
-        );
+        let found = types::lookup_after(start.as_borrowed(), after.as_any().as_borrowed(), name);
         let Some(found) = found else {
             self.stop(
                 frame,
@@ -329,9 +324,7 @@ impl State {
         name: &str,
         value: Borrowed<'_, '_>,
     ) -> std::result::Result<(), Stop> {
-        let settable = class
-            .cast::<PyType>()
-            .is_ok_and(|class| !stator_cpython::heap::types::is_immutable(class));
+        let settable = class.cast::<PyType>().is_ok_and(|class| !types::is_immutable(class));
         match (ClassField::from_name(name), self.source(class)) {
             (Some(field), Some(parent)) if settable => {
                 let source = self.sources.intern(Source::ClassField { parent, field });
@@ -364,22 +357,65 @@ impl State {
         ty: &Bound<'_, PyType>,
         name: Borrowed<'_, '_>,
     ) -> std::result::Result<bool, Stop> {
-        for &(class, written) in self.written.classes() {
-            if written != name.as_ptr() as usize {
-                continue;
+        let written: SmallVec<[usize; 2]> = self
+            .written
+            .classes()
+            .iter()
+            .copied()
+            .filter(|(_, written)| *written == name.as_ptr() as usize)
+            .map(|(class, _)| class)
+            .collect();
+        if written.is_empty() {
+            return Ok(false);
+        }
+        if written.contains(&(ty.as_ptr() as usize)) {
+            return Ok(true);
+        }
+        let mro = types::mro(ty.as_borrowed());
+        let mro = mro.as_ref().map_or_else(Vec::new, |mro| heap::tuple_items(mro.as_borrowed()));
+        if !mro.iter().any(|base| written.contains(&(base.as_ptr() as usize))) {
+            return Ok(false);
+        }
+        let has_name = |class: &&Object<'_>| {
+            class.cast::<PyType>().is_ok_and(|class| generic::class_value(class, name).is_some())
+        };
+        let first = mro.iter().position(|class| has_name(&class));
+        match first {
+            Some(first) if written.contains(&(mro[first].as_ptr() as usize)) => {
+                self.guard_lacking(ty, &mro[..first], name)?;
+                Ok(true)
             }
-            if class == ty.as_ptr() as usize {
-                return Ok(true);
-            }
-            let mro = stator_cpython::heap::types::mro(ty.as_borrowed());
-            let mro =
-                mro.as_ref().map_or_else(Vec::new, |mro| heap::tuple_items(mro.as_borrowed()));
-            if mro.iter().any(|base| base.as_ptr() as usize == class) {
+            _ => {
                 let detail =
                     format!("attribute {} of a base class, read after its write", heap::text(name));
-                return Err((Reason::OutsideWrite, detail));
+                Err((Reason::OutsideWrite, detail))
             }
         }
-        Ok(false)
+    }
+
+    /// Guards that those classes, with which the resolution order of a type begins, lack a name.
+    fn guard_lacking(
+        &mut self,
+        ty: &Bound<'_, PyType>,
+        classes: &[Object<'_>],
+        name: Borrowed<'_, '_>,
+    ) -> std::result::Result<(), Stop> {
+        let slot = (ty.as_ptr() as usize, name.as_ptr() as usize);
+        if !self.lookups.first_lacking(slot) {
+            return Ok(());
+        }
+        let parent = self.anchor(ty.as_any().as_borrowed());
+        let order = self.sources.intern(Source::ClassField { parent, field: ClassField::Mro });
+        if let Some(mro) = types::mro(ty.as_borrowed()) {
+            self.adopt(order, mro.as_borrowed())?;
+        }
+        let key = self.objects.intern(name);
+        let text = self.objects.repr(key, name);
+        for class in classes {
+            let parent = self.anchor(class.as_borrowed());
+            let dict = self.sources.intern(Source::Dict(parent));
+            self.guard(dict, GuardKind::KeyAbsent { key, text: text.clone() });
+        }
+        Ok(())
     }
 }

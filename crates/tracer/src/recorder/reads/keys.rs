@@ -94,7 +94,7 @@ impl State {
                 let found = types::lookup_named(&ty, name);
                 let name = PyString::intern(key.py(), name);
                 let found = found.as_ref().map(|found| found.as_borrowed());
-                self.guard_lookup(&ty, name.as_any().as_borrowed(), found)?;
+                self.guard_lookup(&ty, name.as_any().as_borrowed(), found, Use::default())?;
             }
             let id = self.object(key);
             self.guard(source, GuardKind::Is(id));
