@@ -137,6 +137,7 @@ class _Runner:
             marks=_MARKS.search(program.text) is not None,
             is_pure=program._is_pure,
             default_dtype=getattr(torch, program._native.default_dtype),
+            switches=program._switches,
             most_bytes=_BYTES,
         )
 
@@ -196,6 +197,8 @@ class Flat(NamedTuple):
     is_pure: bool
     """Whether it surely draws no random numbers, so that it makes no difference when it runs."""
     default_dtype: torch.dtype
+    switches: bool
+    """Whether it switches autocast."""
     most_bytes: int
     """How large the inputs of several clients may be together."""
 

@@ -20,6 +20,7 @@ import torch
 from stator import _stator
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.batching import NotBatchableError, run_together
+from stator._program_tracing.casting import SWITCHES, without_autocast
 from stator._program_tracing.flattening import flattened
 from stator._program_tracing.table import draws_nothing, resolve
 from stator._program_tracing.tracing import Tracing
@@ -153,13 +154,18 @@ class TensorProgram(_stator.Runs):
         """Whether it surely draws no random numbers: then it makes no difference when it runs."""
         return all(draws_nothing(name) for name in self._native.names())
 
+    @property
+    def _switches(self) -> bool:
+        """Whether it switches autocast, so that it leaves that as it was only if nothing raises."""
+        return any(f"torch.{name}" in self._native.names() for name in SWITCHES)
+
     def _run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Runs it on tensors of the types `inputs`, and returns those of `outputs`.
 
         They have no place in a gradient's graph, and share no memory with the inputs.
         """
         given = self._checked(tensors)
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad(), without_autocast():
             results = self._linked.run(given)
         return self._finished(results, given)
 
@@ -228,6 +234,9 @@ class TensorProgram(_stator.Runs):
             raise ValueError(f"`shared` is to be 0 to {len(self._types)}, not {shared!r}.")
         if count < 1:
             raise ValueError(f"`count` is to be 1 or more, not {count!r}.")
+        if "torch.Generator" in self._native.names():
+            # Each row would draw what the others do.
+            raise NotBatchableError("it has a random generator of its own")
         run = flattened(self._linked.run, self._types, shared, count, self._is_pure)
         rows = [TensorSpec(spec.dtype, (count, *spec.shape)) for spec in self._types[shared:]]
         types = [*self._types[:shared], *rows]

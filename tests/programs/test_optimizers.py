@@ -89,6 +89,81 @@ def test_many_steps_of_those_that_read_numbers(name: str) -> None:
             torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-5)
 
 
+RATED = [name for name in OPTIMIZERS if name not in ("muon", "adafactor")]
+
+
+@pytest.mark.parametrize("where", ["argument", "group", "later"])
+@pytest.mark.parametrize("name", RATED)
+def test_rates_that_are_tensors(name: str, where: str) -> None:
+    kind, settings = OPTIMIZERS[name]
+    others = {key: value for key, value in settings.items() if key != "lr"}
+
+    def fn(w: Any, v: Any, x: Any, y: Any, rate: Any) -> Any:
+        w, v = w.clone().requires_grad_(), v.clone().requires_grad_()
+        if where == "argument":
+            optimizer = kind([w, v], lr=rate, **others)
+            assert optimizer.param_groups[0]["lr"] is rate
+        elif where == "group":
+            groups = [{"params": [w], "lr": rate * 2}, {"params": [v]}]
+            optimizer = kind(groups, rate, **others)
+        else:
+            optimizer = kind([w, v], lr=1.0, **others)
+            optimizer.param_groups[0]["lr"] = rate
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.cross_entropy(x @ w + v.sum(0), y).backward()
+            optimizer.step()
+        return w.detach(), v.detach()
+
+    specs = (*SPECS, spec())
+    program = TensorProgram.trace(fn, specs)
+    again = TensorProgram.from_bytes(program.to_bytes())
+    for size, rate in ((3, 0.1), (5, 0.02), (3, 0.0)):
+        given = [*random(*SPECS, size=size), torch.tensor(rate)]
+        expected = fn(*given)
+        for each in (program, again):
+            for found, want in zip(each(*given), expected, strict=True):
+                torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_a_negative_rate_is_an_error_when_it_runs(kind: Any) -> None:
+    def fn(w: Any, rate: Any) -> Any:
+        w = w.clone().requires_grad_()
+        optimizer = kind([w], lr=rate)
+        w.sum().backward()
+        optimizer.step()
+        return w.detach()
+
+    program = TensorProgram.trace(fn, (spec(3), spec()))
+    with pytest.raises(ValueError, match="Invalid learning rate"):
+        fn(torch.ones(3), torch.tensor(-0.1))
+    with pytest.raises(RuntimeError, match="out of bounds") as raised:
+        program(torch.ones(3), torch.tensor(-0.1))
+    assert "optimizer = kind([w], lr=rate)" in raised.value.__notes__[0]
+    with pytest.raises(ValueError, match="Tensor lr must be 1-element"):
+        TensorProgram.trace(fn, (spec(3), spec(2)))
+
+
+def test_numbers_that_are_tensors() -> None:
+    """What an operation computes with may be a tensor; what decides sizes may not."""
+
+    def fn(x: Any, by: Any) -> Any:
+        return (
+            x.add(x, alpha=by),
+            torch.sub(x, x.square(), alpha=by),
+            torch.addcmul(x, x, x, value=by),
+            x.clone().addcdiv_(x, x.square() + 1, value=-by),
+        )
+
+    program = TensorProgram.trace(fn, (spec(None, 3), spec()))
+    for size, by in ((2, 0.3), (4, -2.0)):
+        check(program, fn, *random(spec(None, 3), size=size), torch.tensor(by))
+    for decides in (lambda x, by: x.sum(by), lambda x, by: x.repeat(by), lambda x, by: x[:by]):
+        with pytest.raises(ProgramError):
+            TensorProgram.trace(decides, (spec(3), spec(dtype=I64)))
+
+
 def test_those_that_decide_by_numbers_are_errors() -> None:
     def fn(w: Any) -> Any:
         leaf = w.clone().requires_grad_()
@@ -117,7 +192,7 @@ def test_inputs_are_not_stepped() -> None:
         optimizer.step()
         return w.detach()
 
-    with pytest.raises(ProgramError, match="its input 0"):
+    with pytest.raises(ProgramError, match="its input `w`"):
         TensorProgram.trace(fn, (spec(3),))
 
 

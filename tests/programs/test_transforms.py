@@ -179,6 +179,51 @@ def test_numbers_are_drawn_for_each_row() -> None:
     assert len({tuple(row) for row in found.tolist()}) > 5
 
 
+def dropped(row: Any) -> Any:
+    return F.dropout(row)
+
+
+def drawn(row: Any) -> Any:
+    return row + torch.randn(4, generator=torch.Generator().manual_seed(1))
+
+
+def within(row: Any) -> Any:
+    """The innermost one says whether numbers may be drawn."""
+    return torch.vmap(lambda of: of + torch.rand(()), randomness="error")(row)
+
+
+def behind(row: Any) -> Any:
+    torch.vmap(torch.sin, randomness="different")(row)
+    return row + torch.rand(4)
+
+
+@pytest.mark.parametrize("fn", [dropped, drawn, within, behind, torch.poisson])
+@pytest.mark.parametrize("outer", ["error", "different"])
+def test_rows_that_may_draw_nothing(fn: Any, outer: str) -> None:
+    def of_rows(x: Any) -> Any:
+        return torch.vmap(fn, randomness=outer)(x)
+
+    words = "called random operation while in randomness error mode"
+    if outer == "different" and fn is not within:
+        TensorProgram.trace(of_rows, (spec(3, 4),))
+        return
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=words) as raised:
+            TensorProgram.trace(of_rows, (spec(3, 4),))
+        assert ("of_rows", "return torch.vmap(fn, randomness=outer)(x)") in frames(raised.value)
+    if fn is not within:
+        with pytest.raises(RuntimeError, match=words):
+            of_rows(torch.ones(3, 4))
+
+    # The next program isn't in it.
+    TensorProgram.trace(lambda x: x + torch.rand(4), (spec(3, 4),))
+
+
+def test_a_randomness_that_there_is_not() -> None:
+    with pytest.raises(RuntimeError, match="Only allowed values for randomness are"):
+        TensorProgram.trace(lambda x: torch.vmap(torch.sin, randomness="some")(x), (spec(3, 4),))
+
+
 @pytest.mark.parametrize(
     ("fn", "error"),
     [

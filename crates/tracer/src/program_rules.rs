@@ -30,6 +30,8 @@ pub struct Rules {
     weak_callbacks: Vec<(usize, Py<PyAny>)>,
     /// Texts that say what an operation has written to outside the program.
     writes: Py<PyList>,
+    /// Holds something while an operation may compute with the number of a tensor, which has no data here.
+    computing: Py<PyList>,
     /// The tensors that the call is given, and how they are printed.
     inputs: Vec<(Py<PyAny>, String)>,
     /// The containers around them.
@@ -72,6 +74,7 @@ impl Rules {
                 .map(|code| code.map(|code| (code.as_ptr() as usize, code.unbind())))
                 .collect::<PyResult<_>>()?,
             writes: tracing.getattr("writes")?.cast_into()?.unbind(),
+            computing: tracing.getattr("computing")?.cast_into()?.unbind(),
             inputs: {
                 let inputs: Vec<Py<PyAny>> = tracing.getattr("inputs")?.extract()?;
                 let names: Vec<String> = tracing.getattr("names")?.extract()?;
@@ -124,6 +127,14 @@ impl Rules {
         self.weak_callbacks.iter().any(|(known, _)| *known == code)
     }
 
+    /// Lets operations compute with numbers of tensors, as long as what this gives is there.
+    pub fn computing<'py>(&self, py: Python<'py>) -> Computing<'py> {
+        let list = self.computing.bind(py).clone();
+        // Without memory for that PyTorch says that there is no data.
+        let _ = list.append(true);
+        Computing { list }
+    }
+
     /// What was written to outside the program since this was asked last.
     pub fn take_write(&self, py: Python<'_>) -> Option<String> {
         let writes = self.writes.bind(py);
@@ -133,5 +144,17 @@ impl Rules {
         let first = writes.get_item(0).ok()?.extract().ok();
         let _ = writes.set_slice(0, writes.len(), &PyList::empty(py));
         first
+    }
+}
+
+/// Operations may compute with numbers of tensors.
+pub struct Computing<'py> {
+    list: Bound<'py, PyList>,
+}
+
+impl Drop for Computing<'_> {
+    fn drop(&mut self) {
+        let count = self.list.len();
+        let _ = self.list.del_slice(count.saturating_sub(1), count);
     }
 }

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from stator._program_tracing.casting import without_autocast
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
 __all__ = ["NotBatchableError", "run_together"]
@@ -47,7 +48,7 @@ def run_together(
         with _Gradients(count):
             return tuple(run(tensors))
 
-    with torch.enable_grad(), _silence():
+    with torch.enable_grad(), without_autocast(), _silence():
         randomness = "different" if draws else "error"
         return list(torch.vmap(batched, randomness=randomness)(*columns))
 
@@ -81,6 +82,16 @@ _APART: dict[Any, Callable[..., torch.Tensor]] = {
     torch.Tensor.lerp_: torch.lerp,
 }
 """What is done in place, and how it is done apart: `vmap` does the first for one by one only."""
+
+_FACTORS: dict[Any, str] = {
+    getattr(owner, name + end): factor
+    for name, factor in (
+        *(("add", "alpha"), ("sub", "alpha"), ("addcdiv", "value"), ("addcmul", "value")),
+    )
+    for owner, end in ((torch, ""), (torch.Tensor, ""), (torch.Tensor, "_"))
+}
+"""What multiplies by a number, and the number's name. A tensor that is given for it is read: each
+client has its own, so the product is taken beforehand."""
 
 
 def _embedding(
@@ -119,6 +130,11 @@ class _Gradients(TorchFunctionMode):
             return self._gradients(*args, **kwargs)
         if func is torch.nn.functional.embedding:
             return _embedding(*args, **kwargs)
+        factor = _FACTORS.get(func)
+        number = None if factor is None else kwargs.get(factor)
+        if isinstance(number, torch.Tensor) and len(args) > 1:
+            kwargs = {name: value for name, value in kwargs.items() if name != factor}
+            args = (args[0], args[1] * number, *args[2:])
         if (apart := _APART.get(func)) is not None:
             return args[0].copy_(apart(*args, **kwargs))
         if (unrolled := RECURRENT.get(func)) is not None:

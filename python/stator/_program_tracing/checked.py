@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch.distributions import Distribution, kl
 
-__all__ = ["SUBSTITUTES"]
+__all__ = ["SUBSTITUTES", "is_all_true"]
 
 
-def _is_all_true(valid: Any) -> bool:
+def is_all_true(valid: Any) -> bool:
     """True; an error when the program runs, where it isn't."""
     failed = torch.logical_not(valid).any().to(torch.int64)
     torch.zeros(1).gather(0, failed.reshape(1))
@@ -28,7 +28,7 @@ class _Torch:
 
     Size = torch.Size
     Tensor = torch.Tensor
-    _is_all_true = staticmethod(_is_all_true)
+    _is_all_true = staticmethod(is_all_true)
 
 
 def _checked(original: Any) -> Any:

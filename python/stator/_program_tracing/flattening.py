@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.batching import NotBatchableError, run_together
+from stator._program_tracing.casting import without_autocast
 from stator._program_tracing.table import name_of
 
 __all__ = ["flattened"]
@@ -81,7 +82,7 @@ def _check(
         else torch.arange(each.numel()).reshape(each.shape).remainder(2).to(each.dtype)
         for each in examples
     ]
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad(), without_autocast():
         together = steps([tensor.clone() for tensor in given])
         for at in {0, count - 1}:
             row = [*given[:shared], *(tensor[at] for tensor in given[shared:])]

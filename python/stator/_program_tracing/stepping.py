@@ -2,6 +2,8 @@
 
 A program can't read a number. `RAdam` and `ASGD` have a form that works on tensors alone
 (`capturable`); `Adafactor` has none, and is written out here on tensors.
+
+A rate may be a tensor. That it isn't negative is checked when the program runs.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from typing import Any
 
 import torch
 from torch.optim import _adafactor, asgd, radam
+
+from stator._program_tracing.checked import is_all_true
 
 __all__ = ["SUBSTITUTES"]
 
@@ -79,8 +83,55 @@ def _by_factors(
         parameter.sub_(update * (rate / clip).to(parameter.dtype))
 
 
+def _with_rate(original: Any) -> Callable[..., None]:
+    """The `__init__` of an optimizer, which may be given a rate that is a tensor."""
+    plain = types.FunctionType(
+        original.__code__,
+        original.__globals__,
+        original.__name__,
+        original.__defaults__,
+        original.__closure__,
+    )
+    plain.__kwdefaults__ = original.__kwdefaults__
+
+    def init(self: Any, params: Any, *args: Any, **settings: Any) -> None:
+        if args:
+            rate, others = args[0], args[1:]
+        else:
+            rate, others = settings.get("lr"), ()
+        if not isinstance(rate, torch.Tensor):
+            plain(self, params, *args, **settings)
+            return
+        if rate.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        is_all_true(rate >= 0)
+        given = params if isinstance(params, torch.Tensor) else list(params)
+        own = [isinstance(group, dict) and "lr" in group for group in given]
+        named = {name: value for name, value in settings.items() if name != "lr"}
+        plain(self, given, 1.0, *others, **named)
+        self.defaults["lr"] = rate
+        for group, has_own in zip(self.param_groups, own, strict=False):
+            if not has_own:
+                group["lr"] = rate
+
+    return init
+
+
+def _with_rates() -> list[tuple[Callable[..., Any], Callable[..., Any]]]:
+    """For each of PyTorch's optimizers that has a rate."""
+    found: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+    for kind in vars(torch.optim).values():
+        init = vars(kind).get("__init__") if isinstance(kind, type) else None
+        if isinstance(init, types.FunctionType) and issubclass(kind, torch.optim.Optimizer):
+            code = init.__code__
+            if code.co_varnames[: code.co_argcount][1:3] == ("params", "lr"):
+                found.append((init, _with_rate(init)))
+    return found
+
+
 # Functions, and what is traced in their place.
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    *_with_rates(),
     (radam._single_tensor_radam, _on_tensors(radam._single_tensor_radam)),
     (asgd._single_tensor_asgd, _on_tensors(asgd._single_tensor_asgd)),
     (_adafactor._single_tensor_adafactor, _by_factors),

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from stator import _stator
+from stator._program_tracing.casting import SWITCHES
 
 __all__ = ["draws_nothing", "is_method", "name_of", "resolve"]
 
@@ -78,6 +79,10 @@ def _operations() -> Iterator[tuple[str, Any]]:
     yield "torch.autograd.grad", torch.autograd.grad
     yield "torch.nn.Parameter", torch.nn.Parameter
     yield "torch._C._set_grad_enabled", torch._C._set_grad_enabled
+    yield "torch.Generator", torch.Generator
+    yield "torch.Generator.manual_seed", torch.Generator.manual_seed
+    for name in SWITCHES:
+        yield f"torch.{name}", getattr(torch, name)
     for attribute in ("data", "requires_grad"):
         setter = getattr(torch.Tensor, attribute).__set__
         yield f"torch.Tensor.{attribute}.__set__", setter
@@ -126,7 +131,12 @@ def resolve(name: str) -> Any:
 
 
 # What programs set of PyTorch for themselves.
-_MODES = frozenset({"torch._C._set_grad_enabled", "torch.set_grad_enabled"})
+_MODES = frozenset(
+    {
+        *("torch._C._set_grad_enabled", "torch.set_grad_enabled"),
+        *(f"torch.{name}" for name in SWITCHES),
+    }
+)
 
 
 @functools.cache

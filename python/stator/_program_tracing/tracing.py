@@ -29,8 +29,10 @@ from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 from stator._program_tracing import (
     TensorSpec,
     autograd,
+    casting,
     checked,
     copies,
+    decomposed,
     grouping,
     indexing,
     packed,
@@ -54,8 +56,9 @@ _FOLDER = str(Path(__file__).parent)
 _OWN_FILES = tuple(
     str(Path(_FOLDER, name))
     for name in (
-        *("__init__.py", "autograd.py", "checked.py", "copies.py", "flattening.py", "grouping.py"),
-        *("indexing.py", "packed.py", "recurrent.py", "stepping.py", "tracing.py", "transforms.py"),
+        *("__init__.py", "autograd.py", "casting.py", "checked.py", "copies.py", "decomposed.py"),
+        *("flattening.py", "grouping.py", "indexing.py", "packed.py", "recurrent.py"),
+        *("stepping.py", "tracing.py", "transforms.py"),
     )
 )
 
@@ -162,10 +165,16 @@ class _Watch(TorchDispatchMode):
         self,
         mode: Any,
         inputs: Sequence[Any],
+        names: Sequence[str],
         writes: list[str],
         copies: indexing.Copies,
+        computing: list[bool],
+        raised: list[Exception],
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._raised = raised
+        self._names = names
+        self._computing = computing
         self._copies = copies
         self._mode = mode
         self._writes = writes
@@ -178,6 +187,9 @@ class _Watch(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if (refused := transforms.refused_draw(func)) is not None:
+            self._raised.append(refused)
+            raise refused
         for value in (*args, *kwargs.values()):
             self._note_outside(value)
         written = _written(func, args, kwargs)
@@ -186,7 +198,24 @@ class _Watch(TorchDispatchMode):
         problem = self._copies.check(func, (*args, *kwargs.values()), written)
         if problem is not None:
             self._writes.append(problem)
+        if func is _NUMBER and self._computing:
+            return self._number(*args)
+        if "generator" in kwargs:
+            # Nothing is drawn here, and not every operation without data takes one.
+            kwargs = {**kwargs, "generator": None}
         return func(*args, **kwargs)
+
+    def _number(self, tensor: Any) -> Any:
+        """The number of a tensor that an operation computes with: the operation reads it again in
+        the program, and what it gives here has no data."""
+        try:
+            return _NUMBER(tensor)
+        except DataDependentOutputException:
+            if tensor.dtype.is_complex:
+                return 1 + 0j
+            if tensor.dtype is torch.bool:
+                return True
+            return 1.0 if tensor.dtype.is_floating_point else 1
 
     def _note_outside(self, value: Any) -> None:
         """What tensors without data share memory with the user's."""
@@ -213,7 +242,7 @@ class _Watch(TorchDispatchMode):
             if not isinstance(value, FakeTensor) or _memory(value) in self._outside:
                 self._writes.append("a tensor from outside")
             elif _memory(value) in self._inputs:
-                self._writes.append(f"its input {self._inputs[_memory(value)]}")
+                self._writes.append(f"its input `{self._names[self._inputs[_memory(value)]]}`")
 
 
 def _memory(tensor: Any) -> int:
@@ -258,17 +287,20 @@ def _weak_callbacks() -> list[types.CodeType]:
     return [each.__code__ for each in callbacks if isinstance(each, types.FunctionType)]
 
 
+_NUMBER = torch.ops.aten._local_scalar_dense.default
+
+
 class Tracing:
     """One trace of a program. The attributes are those that the native side asks for."""
 
     nodes = autograd.NODES
     silent = [
-        *(*autograd.SILENT, *indexing.SILENT, *packed.SILENT),
-        *transforms.SILENT,
+        *(*autograd.SILENT, *casting.SILENT, *decomposed.SILENT, *indexing.SILENT),
+        *(*packed.SILENT, *transforms.SILENT),
     ]
     substitutes = [
-        *(*autograd.SUBSTITUTES, *checked.SUBSTITUTES, *copies.SUBSTITUTES),
-        *grouping.SUBSTITUTES,
+        *(*autograd.SUBSTITUTES, *casting.SUBSTITUTES, *checked.SUBSTITUTES, *copies.SUBSTITUTES),
+        *(*decomposed.SUBSTITUTES, *grouping.SUBSTITUTES),
         *(*packed.SUBSTITUTES, *recurrent.SUBSTITUTES),
         *(*stepping.SUBSTITUTES, *transforms.SUBSTITUTES),
     ]
@@ -294,6 +326,10 @@ class Tracing:
             raise SpecError(f"kwargs is a dictionary, not {describe(kwargs)}.")
         self.callee = function
         self.writes: list[str] = []
+        # Holds something while an operation may compute with the number of a tensor.
+        self.computing: list[bool] = []
+        # What operations have raised that doesn't depend on data.
+        self._raised: list[Exception] = []
         self.default_dtype = _dtype_name(torch.get_default_dtype())
         found: list[Any] = []
         fields = [
@@ -344,14 +380,24 @@ class Tracing:
         _prepare_optimizers(torch.optim.Optimizer)
         self._copies = indexing.Copies()
         self._states.callback(indexing.end, indexing.begin(self._copies))
+        self._states.callback(transforms.end, transforms.begin())
+        self._states.callback(casting.end, casting.begin())
         self._states.callback(setattr, _QUIET, "depth", getattr(_QUIET, "depth", 0))
         _QUIET.depth = getattr(_QUIET, "depth", 0) + 1
-        watch = _Watch(self._mode, self.inputs, self.writes, self._copies)
+        watch = _Watch(
+            self._mode,
+            self.inputs,
+            self.names,
+            self.writes,
+            self._copies,
+            self.computing,
+            self._raised,
+        )
         self._states.callback(watch.put_back)
         for state in (
             torch.inference_mode(False),
             torch.enable_grad(),
-            torch.autocast("cpu", enabled=False),
+            casting.without_autocast(),
             self._mode,
             watch,
         ):
@@ -387,9 +433,14 @@ class Tracing:
         hint: str,
         stack: Sequence[tuple[str, int, str]],
         why: str = "",
-    ) -> ProgramError:
+    ) -> Exception:
+        if id == "SB007" and self._raised:
+            return self._raised[-1]
         places = [place for place in stack if place[0] not in _OWN_FILES]
         hint = hint.replace("compiled function", "traced function")
+        if hint.startswith("nothing needs to be done"):
+            # A program has nothing that runs as in plain Python.
+            hint = "write it with operations of PyTorch, or move it out of the traced function"
         return ProgramError(id, explanation, hint, places, why)
 
     def clean(self, error: BaseException, trace: Any) -> Any:

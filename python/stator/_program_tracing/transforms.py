@@ -7,6 +7,7 @@ longer the more rows there are, and their number has to be known.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 
 from stator._program_tracing.autograd import call_tracked, find_outer, mapped
 
-__all__ = ["SILENT", "SUBSTITUTES"]
+__all__ = ["SILENT", "SUBSTITUTES", "begin", "end", "refused_draw"]
 
 
 class _Applied:
@@ -223,8 +224,17 @@ def _vmap(
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return _of_rows(func, in_dims, out_dims, args, kwargs)
+        enter_rows(randomness == "different")
+        try:
+            return _of_rows(func, in_dims, out_dims, args, kwargs)
+        finally:
+            leave_rows()
 
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(
+            "Only allowed values for randomness are 'error', 'different', or 'same'. Got "
+            f"{randomness}"
+        )
     if randomness == "same":
         refuse_randomness()
     return wrapped
@@ -232,6 +242,43 @@ def _vmap(
 
 def refuse_randomness() -> str:
     return "`vmap` with `randomness='same'`"
+
+
+_ROWS = threading.local()
+
+
+def begin() -> list[bool]:
+    """Begins a trace that is in no `vmap`; gives what the thread was in before."""
+    before: list[bool] = getattr(_ROWS, "may_draw", [])
+    _ROWS.may_draw = []
+    return before
+
+
+def end(before: list[bool]) -> None:
+    _ROWS.may_draw = before
+
+
+def enter_rows(may_draw: bool) -> None:
+    """What follows is done for rows, until `leave_rows`."""
+    _ROWS.may_draw.append(may_draw)
+
+
+def leave_rows() -> None:
+    _ROWS.may_draw.pop()
+
+
+def refused_draw(func: Any) -> RuntimeError | None:
+    """What PyTorch raises where an operation draws numbers within a `vmap` that allows none."""
+    if not _ROWS.may_draw or _ROWS.may_draw[-1] or _DRAWS not in func.tags:
+        return None
+    return RuntimeError(
+        "vmap: called random operation while in randomness error mode. Please either use the "
+        "'same' or 'different' randomness flags on vmap or perform the randomness operation out of "
+        "vmap"
+    )
+
+
+_DRAWS = torch.Tag.nondeterministic_seeded
 
 
 def _of_rows(
@@ -323,7 +370,7 @@ def _stacked(rows: list[Any], dims: Any) -> Any:
 
 
 # Called while a program is traced, and no part of it.
-SILENT: list[Callable[..., Any]] = [refuse_randomness]
+SILENT: list[Callable[..., Any]] = [refuse_randomness, enter_rows, leave_rows]
 
 # Functions, and what is traced in their place.
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [

@@ -149,7 +149,15 @@ pub fn to_leaf(object: &Bound<'_, PyAny>, ty: &TensorType) -> Result<Leaf, Misfi
         return Ok(Leaf::new(object.clone()));
     }
     if is_torch(object)? {
-        let found = Torch::get(py)?.expect("it is one of its tensors").dtype(object)?;
+        let torch = Torch::get(py)?.expect("it is one of its tensors");
+        if let Some(kind) = torch.unreadable(object)? {
+            return Err(Misfit::Unlike {
+                expected: notation(ty),
+                found: format!("a torch tensor {kind}"),
+                hint: None,
+            });
+        }
+        let found = torch.dtype(object)?;
         let dims = sizes(object)?;
         return match found {
             Some(dtype) if dtype == ty.dtype && fits(&dims, &ty.shape) => {

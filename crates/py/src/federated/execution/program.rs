@@ -38,6 +38,8 @@ pub struct Flat {
     marks: bool,
     is_pure: bool,
     default_dtype: Py<PyAny>,
+    /// Whether it switches autocast, so that something has to see to that where it raises.
+    switches: bool,
     most_bytes: u64,
     convert: Convert,
     parameter: Option<Type>,
@@ -80,6 +82,7 @@ impl Flat {
             marks: found.getattr("marks")?.extract()?,
             is_pure: found.getattr("is_pure")?.extract()?,
             default_dtype: found.getattr("default_dtype")?.unbind(),
+            switches: found.getattr("switches")?.extract()?,
             most_bytes: found.getattr("most_bytes")?.extract()?,
             convert: Convert::new(py)?,
             parameter: of.parameter.clone(),
@@ -155,6 +158,9 @@ impl Flat {
     /// Whether PyTorch is set as the program expects it.
     fn is_usual(&self, py: Python<'_>) -> PyResult<bool> {
         let Some(torch) = Torch::get(py)? else { return Ok(false) };
+        if self.switches || torch.is_any_autocast_on(py)? {
+            return Ok(false);
+        }
         let module = torch.module(py);
         let asked = |name| module.call_method0(name)?.is_truthy();
         Ok(!asked(intern!(py, "is_inference_mode_enabled"))?

@@ -16,6 +16,10 @@ pub struct Torch {
     /// Its element types, as far as the language has them.
     dtypes: Vec<(Py<PyAny>, DType)>,
     from_numpy: Py<PyAny>,
+    /// Whether autocast is on, for any device.
+    autocast: Py<PyAny>,
+    /// The layout of tensors that aren't sparse.
+    strided: Py<PyAny>,
     /// How many tensors and others use a storage, by its address.
     uses: Py<PyAny>,
 }
@@ -37,11 +41,12 @@ impl Torch {
     fn of(module: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let Some(tensor) = module.getattr_opt("Tensor")? else { return Ok(None) };
         let Some(from_numpy) = module.getattr_opt("from_numpy")? else { return Ok(None) };
-        let uses = match module.getattr_opt("_C")? {
-            Some(native) => native.getattr_opt("_storage_Use_Count")?,
-            None => None,
+        let Some(native) = module.getattr_opt("_C")? else { return Ok(None) };
+        let Some(uses) = native.getattr_opt("_storage_Use_Count")? else { return Ok(None) };
+        let Some(autocast) = native.getattr_opt("_is_any_autocast_enabled")? else {
+            return Ok(None);
         };
-        let Some(uses) = uses else { return Ok(None) };
+        let Some(strided) = module.getattr_opt("strided")? else { return Ok(None) };
         let mut dtypes = Vec::new();
         for &of in DType::ALL {
             if let Some(found) = module.getattr_opt(of.name())? {
@@ -53,6 +58,8 @@ impl Torch {
             tensor: tensor.cast_into::<PyType>()?.unbind(),
             dtypes,
             from_numpy: from_numpy.unbind(),
+            autocast: autocast.unbind(),
+            strided: strided.unbind(),
             uses: uses.unbind(),
         }))
     }
@@ -60,6 +67,11 @@ impl Torch {
     /// The module.
     pub fn module<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.module.bind(py)
+    }
+
+    /// Whether autocast is on, for any device.
+    pub fn is_any_autocast_on(&self, py: Python<'_>) -> PyResult<bool> {
+        self.autocast.bind(py).call0()?.is_truthy()
     }
 
     /// Whether an object is a tensor, and of no class made of that.
@@ -71,6 +83,18 @@ impl Torch {
     pub fn dtype(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
         let found = tensor.getattr(intern!(tensor.py(), "dtype"))?;
         Ok(self.dtypes.iter().find(|(of, _)| found.is(of)).map(|(_, of)| *of))
+    }
+
+    /// What keeps the elements of a tensor from being read as they stand: it is sparse, or has none.
+    pub fn unreadable(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+        let py = tensor.py();
+        if tensor.getattr(intern!(py, "is_meta"))?.is_truthy()? {
+            return Ok(Some("without data, on the device meta".to_owned()));
+        }
+        let layout = tensor.getattr(intern!(py, "layout"))?;
+        let is_strided = layout.is(self.strided.bind(py));
+        Ok((!is_strided)
+            .then(|| format!("of the layout {layout}: `.to_dense()` makes another one")))
     }
 
     /// The tensor on the memory of an array.

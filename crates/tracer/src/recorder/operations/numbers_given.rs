@@ -36,11 +36,8 @@ impl Recorder {
         if !args.iter().skip(first).any(|arg| bears_single(&mut state, *arg)) {
             return Use::Data;
         }
-        // Inputs of programs have no data to read: PyTorch says so itself. Python functions are traced where
-        // a tensor isn't given for one, and classes read none.
-        if self.session.program.is_some()
-            || matches!(state.kind(callable), Kind::Function | Kind::Type)
-        {
+        // Python functions are traced where a tensor isn't given for one, and classes read none.
+        if matches!(state.kind(callable), Kind::Function | Kind::Type) {
             return Use::Data;
         }
         let given: SmallVec<[Given; 8]> =
@@ -68,8 +65,13 @@ impl Recorder {
             },
             Reading::Parameters(_) => Use::Read,
         };
-        // Called again, the operation reads the number again. Another backend's code can't.
-        if found == Use::Scalar && !self.session.is_eager { Use::Read } else { found }
+        match found {
+            // Inputs of programs have no data to read: PyTorch says so itself.
+            Use::Read if self.session.program.is_some() => Use::Data,
+            // Called again, the operation reads the number again. Another backend's code can't.
+            Use::Scalar if !self.session.is_eager => Use::Read,
+            found => found,
+        }
     }
 
     /// Why a tensor that is given to an operation that fills its result with numbers is read.

@@ -44,7 +44,11 @@ impl Recorder {
             return self.seed_python(call, generator, seed, is_fine);
         }
         let given = self.note(frame, |state| {
-            if !is_fine || !self.session.is_replayed() || state.enclosed.is_on() {
+            let may_be = match (self.session.program.is_some(), args) {
+                (true, [generator, _]) => state.is_own_generator(*generator) && !is_state,
+                _ => self.session.is_replayed(),
+            };
+            if !is_fine || !may_be || state.enclosed.is_on() {
                 return Err((Reason::OpaqueCall, heap::name_of(callable)));
             }
             RecordedArgs::of(state, args, None)
@@ -100,11 +104,8 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
         let given = self.note(frame, |state| {
-            let is_cpu = |arg: &Borrowed<'_, '_>| {
-                arg.is_exact_instance_of::<PyString>() && heap::text(*arg) == "cpu"
-            };
-            let may_be = self.session.is_replayed() && !state.enclosed.is_on();
-            if !may_be || !args.iter().all(is_cpu) {
+            let may_be = self.session.is_replayed() || self.session.program.is_some();
+            if !may_be || state.enclosed.is_on() || !args.iter().all(|arg| is_cpu(*arg)) {
                 return Err((Reason::OpaqueCall, "creation of a Generator".into()));
             }
             RecordedArgs::of(state, args, names)
@@ -201,8 +202,18 @@ impl Recorder {
 
 /// Whether a generator of PyTorch's is one of the CPU's.
 fn is_on_cpu(generator: Borrowed<'_, '_>) -> bool {
-    let device = generator.getattr("device").and_then(|device| device.getattr("type"));
-    device.is_ok_and(|kind| kind.extract::<&str>().is_ok_and(|kind| kind == "cpu"))
+    generator.getattr("device").is_ok_and(|device| is_cpu(device.as_borrowed()))
+}
+
+/// Whether an argument is the CPU: its name, or the device.
+fn is_cpu(device: Borrowed<'_, '_>) -> bool {
+    if device.is_exact_instance_of::<PyString>() {
+        return heap::text(device) == "cpu";
+    }
+    heap::type_name(device) == "device"
+        && device
+            .getattr("type")
+            .is_ok_and(|kind| kind.extract::<&str>().is_ok_and(|kind| kind == "cpu"))
 }
 
 impl State {
@@ -211,6 +222,11 @@ impl State {
         let Some(Origin::Node(node)) = self.origin(tensor) else { return false };
         let version = || tensor.getattr("_version").and_then(|version| version.extract::<u64>());
         self.claims.states.contains(&node) && version().is_ok_and(|version| version == 0)
+    }
+
+    /// Whether the trace has made a generator: it goes with the call.
+    fn is_own_generator(&self, generator: Borrowed<'_, '_>) -> bool {
+        matches!(self.origin(generator), Some(Origin::Handle(_)))
     }
 
     /// Whether a node has seeded a generator.

@@ -420,6 +420,8 @@ impl Recorder {
         let result = self.operation(frame, target, args, names, || {
             // What it raises is taken for what its arguments make it raise.
             let _deferred = Deferred::new(frame.py());
+            let rules = self.session.program.as_ref().filter(|_| tensors == Use::Scalar);
+            let _computing = rules.map(|rules| rules.computing(frame.py()));
             call.natively()
         })?;
         if tensors == Use::Scalar {
