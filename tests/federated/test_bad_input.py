@@ -129,7 +129,7 @@ WRONG_ROWS = {
     ragged: "",
     fewer_labels: "",
     a_field_less: "labels",
-    another_field: "2 fields|3 fields",
+    another_field: "other fields",
     nothing_at_all: "",
     labels_beyond: "",
 }
@@ -151,6 +151,99 @@ def test_rows_of_one_client(builder: str, wrong: Any) -> None:
     np.testing.assert_equal(state, before)
     following, _ = process.next(state, numbered(builder, clients()))
     assert following["round"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda of: {"inputs": of["inputs"]}, "a field 'labels', for"),
+        (lambda of: {**of, "weight": 1.0, "id": 2}, "no field 'weight', no field 'id', for"),
+        (lambda of: {"inputs": of["inputs"], "label": of["labels"]}, "a field 'labels', no field"),
+        (lambda of: {}, "a field 'inputs', a field 'labels', for"),
+    ],
+)
+def test_fields_that_are_named_otherwise(change: Any, said: str) -> None:
+    process = process_of("fed_avg")
+    rows = clients()
+    rows[1] = change(rows[1])
+    with pytest.raises(TypeError, match="`rows` at client 1 has other fields") as raised:
+        process.next(process.initialize(), rows)
+    assert f"expected: {said}" in str(raised.value)
+    found = ", ".join(f"'{name}'" for name in rows[1])
+    assert str(raised.value).endswith(found or "no fields")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda of: torch.from_numpy(of).to_sparse(), "of the layout torch.sparse_coo"),
+        (lambda of: torch.from_numpy(of).to("meta"), "without data, on the device meta"),
+    ],
+)
+def test_tensors_that_have_no_elements_in_a_row(change: Any, said: str) -> None:
+    process = process_of("fed_avg")
+    rows = clients()
+    rows[2]["inputs"] = change(rows[2]["inputs"])
+    with pytest.raises(TypeError, match=r"`rows`\['inputs'\] at client 2 doesn't fit") as raised:
+        process.next(process.initialize(), rows)
+    assert f"found:    a torch tensor {said}" in str(raised.value)
+
+
+def test_a_round_of_training_is_named() -> None:
+    process = process_of("fed_avg")
+
+    class Wider:
+        """The sensors of one client are changed in the third round."""
+
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, position: int) -> Any:
+            self.asked += 1
+            of = clients()[position]
+            if self.asked == 8:
+                of["inputs"] = np.concatenate([of["inputs"]] * 2, 1)
+            return of
+
+    done: list[Any] = []
+    data: Any = Wider()
+    with pytest.raises(TypeError, match=r"`rows`\['inputs'\] at client 1 doesn't fit") as raised:
+        learning.train(process, data, rounds=4, on_round=lambda *of: done.append(of))
+    assert raised.value.__notes__ == ["in round 3"] and len(done) == 2
+
+
+def test_processes_whose_states_change_their_type() -> None:
+    of = fl.TensorType(np.float32, [3])
+    at_server, at_clients = fl.FederatedType(of, fl.SERVER), fl.FederatedType(of, fl.CLIENTS)
+
+    @fl.federated_computation
+    def initialize() -> Any:
+        return fl.federated_value(np.zeros(3, np.float32), fl.SERVER)
+
+    longer = fl.local_computation(of)(lambda state: torch.cat([state, state[:1]]))
+
+    @fl.federated_computation(at_server, at_clients)
+    def grows(state: Any, rows: Any) -> Any:
+        return fl.federated_map(longer, state), fl.federated_sum(rows)
+
+    @fl.federated_computation(at_server, at_clients)
+    def stays(state: Any, rows: Any) -> Any:
+        return state, fl.federated_sum(rows)
+
+    @fl.federated_computation(fl.FederatedType(np.int32, fl.SERVER), at_clients)
+    def other(state: Any, rows: Any) -> Any:
+        return state, fl.federated_sum(rows)
+
+    learning.IterativeProcess(initialize, stays)
+    for wrong, does, found in ((grows, "gives", "float32[4]"), (other, "takes", "int32")):
+        with pytest.raises(TypeError, match=f"`next` {does} a state of another type") as raised:
+            learning.IterativeProcess(initialize, wrong)
+        assert str(raised.value).endswith(
+            f"\n  expected: float32[3]@SERVER\n  found:    {found}@SERVER"
+        )
 
 
 @pytest.mark.parametrize("builder", BUILDERS)

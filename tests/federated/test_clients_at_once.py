@@ -93,9 +93,31 @@ def writes(model, rows):
     return scores.relu_()
 
 
+def by_a_rate(kind: Any) -> Any:
+    def stepped(model, rows):
+        rate = model["b"].square().mean() * 0.1
+        parameters = [model[name].clone().requires_grad_() for name in ("w", "b")]
+        optimizer = kind(parameters, lr=rate)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss_of(*parameters, rows).backward()
+            optimizer.step()
+        return tuple(tensor.detach() for tensor in parameters)
+
+    return stepped
+
+
+def of_numbers(model, rows):
+    """Each client's own number is one that operations multiply by."""
+    number = rows["x"].mean()
+    w = model["w"].sub(model["w"].square(), alpha=number)
+    return torch.add(w, w, alpha=number), w.addcmul(w, w, value=number)
+
+
 TOGETHER = (
     *(by_grad, by_backward, by_transformation, twice, of_many_outputs, without_gradients),
-    *(of_itself_only, writes, by_an_optimizer),
+    *(of_itself_only, writes, by_an_optimizer, by_a_rate(torch.optim.SGD)),
+    *(by_a_rate(torch.optim.Adam), of_numbers),
 )
 
 OUTSIDE = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -390,7 +412,43 @@ def test_arguments_of_any_kind_and_layout(change: Any, exact: bool) -> None:
     same(run(comp, model(), given, exact=exact, threads=1), run(comp, model(), plain, exact=True))
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def in_16_bits(model, rows):
+    w = model["w"].clone().requires_grad_()
+    for _ in range(2):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = loss_of(w, model["b"], rows)
+        (gradient,) = torch.autograd.grad(loss, w)
+        with torch.no_grad():
+            w -= gradient
+    return w.detach()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_clients_switch_autocast(threads: int) -> None:
+    comp = computation(in_16_bits)
+    plain = [in_16_bits(tensors(model()), tensors(of)) for of in rows(6)]
+    expected = run(comp, model(), rows(6), exact=True, threads=threads)
+    for found, want in zip(expected, plain, strict=True):
+        assert np.array_equal(found, want.numpy())
+    same(run(comp, model(), rows(6), threads=threads), expected, 2e-2)
+    wrong = rows(6)
+    wrong[3]["y"] = wrong[3]["y"] + 7
+    for exact in (True, False):
+        with pytest.raises(IndexError, match="out of bounds") as raised:
+            run(comp, model(), wrong, exact=exact, threads=threads)
+        assert raised.value.__notes__[-1] == "at client 3"
+        assert not torch.is_autocast_enabled("cpu")
+
+
+def tensors(of: Any) -> Any:
+    return {name: torch.from_numpy(np.array(each)) for name, each in of.items()}
+
+
+def half() -> Any:
+    return torch.autocast("cpu", dtype=torch.float16)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad, half])
 @pytest.mark.parametrize("exact", [True, False])
 def test_the_callers_modes_make_no_difference(mode: Any, exact: bool) -> None:
     for fn in (by_grad, by_backward, writes):
@@ -453,7 +511,8 @@ def test_fields_of_dictionaries_are_found_in_any_order() -> None:
     plain = [{name: of[name] for name in ("y", "x")} for of in given]
     same(run(comp, model(), turned), expected)
     same(run(comp, model(), plain), expected)
-    with pytest.raises(TypeError, match="no field 'z'"):
+    with pytest.raises(TypeError, match="a field 'y', no field 'z', for <x=") as raised:
         run(comp, model(), [{"x": of["x"], "z": of["y"]} for of in given])
+    assert "found:    the fields 'x', 'z'" in str(raised.value)
     with pytest.raises(TypeError, match="the name of a field must be a str"):
         run(comp, model(), [{"x": of["x"], 1: of["y"]} for of in given])

@@ -102,7 +102,9 @@ def test_what_is_from_outside_stays_so() -> None:
 
     with pytest.raises(ProgramError, match="outside the program would change"):
         TensorProgram.trace(function, (S,))
-    with pytest.raises(ProgramError, match=r"outside the program would change: its input `m\['a'\]`"):
+    with pytest.raises(
+        ProgramError, match=r"outside the program would change: its input `m\['a'\]`"
+    ):
         TensorProgram.trace(lambda m: m["a"].add_(1), ({"a": S},))
     assert DEFAULT["a"].tolist() == [0, 0]
 

@@ -291,7 +291,7 @@ impl<K: Kernels> Interpreter<K> {
                 let found = if least < 0 { least } else { most };
                 let error = Error::new(Class::Value, message)
                     .note("client", self.first + client)
-                    .note("operation", operation.uri())
+                    .note("in", operation.uri())
                     .expected(expected)
                     .found(found);
                 Err(K::Error::from(error))

@@ -56,6 +56,22 @@ class IterativeProcess:
     initialize: Any
     next: Any
 
+    def __post_init__(self) -> None:
+        made = self.initialize.type_signature.result
+        of = self.next.type_signature
+        first = of.parameter
+        if isinstance(first, fl.StructType):
+            first = next(iter(first), None)
+        gives = of.result
+        if isinstance(gives, fl.StructType):
+            gives = next(iter(gives), None)
+        for found, what in ((first, "takes"), (gives, "gives")):
+            if found is None or not found.is_assignable_from(made):
+                raise TypeError(
+                    f"`next` {what} a state of another type than `initialize` makes\n"
+                    f"  expected: {made}\n  found:    {found}"
+                )
+
     @property
     def state_type(self) -> Any:
         """The type of the state."""

@@ -175,6 +175,9 @@ def _round(
                 raise
             shown.tell(f"round {number + 1} is tried again: {error}")
             continue
+        except Exception as error:
+            error.add_note(f"in round {number + 1}")
+            raise
         run.state = state
         shown.measure(len(rows), time.perf_counter() - started)
         return {**_numbers(metrics), "clients": float(len(rows))}

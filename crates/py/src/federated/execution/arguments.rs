@@ -224,7 +224,10 @@ impl<'e> Conversion<'e> {
             return wrong("a struct");
         };
         if elements.len() != count {
-            return wrong(&format!("{count} fields"));
+            return match self.other_fields(object, structure, ty, path)? {
+                Some(error) => Err(error),
+                None => wrong(&format!("{count} fields")),
+            };
         }
         // Names count, not the order, where everything has one.
         let mut fields: Vec<Option<Bound<'py, PyAny>>> = vec![None; count];
@@ -233,7 +236,12 @@ impl<'e> Conversion<'e> {
                 None => at,
                 Some(name) => match structure.position(name) {
                     Some(place) => place,
-                    None => return wrong(&format!("no field '{name}'")),
+                    None => {
+                        return match self.other_fields(object, structure, ty, path)? {
+                            Some(error) => Err(error),
+                            None => wrong(&format!("no field '{name}'")),
+                        };
+                    }
                 },
             };
             if fields[place].replace(value).is_some() {
@@ -241,6 +249,39 @@ impl<'e> Conversion<'e> {
             }
         }
         Ok(fields.into_iter().flatten().collect())
+    }
+
+    /// What is wrong with the names of fields, where all have one.
+    fn other_fields(
+        &self,
+        object: &Bound<'_, PyAny>,
+        structure: &StructType,
+        ty: &Type,
+        path: usize,
+    ) -> PyResult<Option<PyErr>> {
+        let Some(Elements { elements, .. }) = elements(object)? else { return Ok(None) };
+        let found: Option<Vec<&Name>> = elements.iter().map(|(name, _)| name.as_ref()).collect();
+        let fields = structure.fields().iter();
+        let wanted: Option<Vec<&Name>> = fields.map(|field| field.name.as_ref()).collect();
+        let (Some(found), Some(wanted)) = (found, wanted) else { return Ok(None) };
+        let names: Vec<String> = found.iter().map(|name| format!("'{name}'")).collect();
+        let listed = match &names[..] {
+            [] => "no fields".to_owned(),
+            [one] => format!("the field {one}"),
+            several => format!("the fields {}", several.join(", ")),
+        };
+        let beyond = |word: &str, names: &[&Name], of: &[&Name]| -> Vec<String> {
+            let beyond = names.iter().filter(|name| !of.contains(name));
+            beyond.map(|name| format!("{word} field '{name}'")).collect()
+        };
+        let mut parts = beyond("a", &wanted, &found);
+        parts.extend(beyond("no", &found, &wanted));
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let error = Error::new(Class::Type, format!("{} has other fields", self.name(path)));
+        let error = error.expected(format!("{}, for {ty}", parts.join(", ")));
+        Ok(Some(PyTypeError::new_err(error.found(listed).to_string())))
     }
 
     fn path(&mut self, from: usize, part: Part) -> usize {
