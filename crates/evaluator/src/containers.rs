@@ -93,6 +93,12 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
 
     pub(super) fn list_extend(&mut self, depth: usize) -> Done {
         self.sites.grows(&self.frame, self.run.peek(depth + 1));
+        if is_lazy(self.run.peek(1))
+            && let Some(all) = self.sites.gathers(&self.frame, self.run.peek(1))?
+        {
+            drop(self.run.pop());
+            self.run.push(all);
+        }
         self.consume()?;
         let extend = || ops::list_extend(self.run.peek(depth + 1), self.run.peek(1));
         let result = if is_lazy(self.run.peek(1)) {

@@ -380,6 +380,15 @@ pub trait Sites<'py>: Sized {
     ) -> Result<Option<Object<'py>>> {
         Ok(None)
     }
+    /// `LIST_EXTEND` is about to take all that an operand gives, before [`Sites::consumes`] is asked. What it returns takes
+    /// the operand's place.
+    fn gathers(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        Ok(None)
+    }
     /// `DICT_UPDATE` and `DICT_MERGE` are about to read an operand whole, as a mapping. It may be none.
     fn reads_mapping(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) {}
     /// Runs the C code for which [`Sites::consumes`] was called, if the operand computes what it gives (`map`, an

@@ -1,14 +1,17 @@
-"""Iterators that a call makes over iterators of the caller's: `enumerate(it)`, `zip(it, xs)`, `islice(it, n)`, `map(f, it)`."""
+"""Iterators that a call makes over iterators of the caller's: `enumerate(it)`, `zip(it, xs)`, `islice(it, n)`, `pairwise(it)`."""
 
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+
+import stator
 
 from .iterators import tensors
 from .outside_iterators import CHANGE, Program, fresh, kept
@@ -126,6 +129,174 @@ def taken_whole() -> Program:
         return [x * place + item for place, item in pairs], next(items, "end")
 
     return fresh(fn, lambda: iter(tensors(3)), lambda: iter(tensors(2)))
+
+
+@program
+def accumulated() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        sums = []
+        for total in itertools.accumulate(items):
+            sums.append(total)
+            x = x * 0.5 + total
+            if len(sums) == 3:
+                break
+        return x, sums, next(items, "end")
+
+    return fresh(fn, lambda: iter([1.0, 2.5, 4.0, 0.5]), lambda: iter([3.0, 0.1]))
+
+
+@program
+def accumulated_by_functions() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        scaled = itertools.accumulate(items, lambda total, item: total * 0.5 + item, initial=x)
+        found = list(scaled)
+        return found, list(itertools.accumulate([1, 2, 3], operator.mul)), next(items, "end")
+
+    return fresh(fn, lambda: iter(tensors(3)), lambda: iter(tensors(2)))
+
+
+@program
+def accumulated_whole() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        bounds = [0, *itertools.accumulate(items)]
+        return [x[lo:hi] for lo, hi in itertools.pairwise(bounds)], next(items, "end")
+
+    return fresh(fn, lambda: iter((1, 2)), lambda: iter((2, 1, 1)))
+
+
+@program
+def accumulated_to_a_greatest() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        return x * max(itertools.accumulate(items)), next(items, "end")
+
+    return fresh(fn, lambda: iter((1.0, -2.0, 4.0)), lambda: iter((2.0, -1.0)))
+
+
+@program
+def in_pairs() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        for place, (left, right) in enumerate(itertools.pairwise(items)):
+            if (left - right).sum() > 0:
+                x = x * place + left
+            x = x - right
+        return x, next(items, "end")
+
+    return fresh(fn, lambda: iter(tensors(4)), lambda: iter(tensors(1)))
+
+
+@program
+def in_pairs_for_a_while() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        pairs = itertools.pairwise(items)
+        first, second = next(pairs), next(pairs)
+        return x + first[1] - second[0], first[1] is second[0], next(items, "end"), next(pairs)[0]
+
+    return fresh(fn, lambda: iter(tensors(6)), lambda: iter(tensors(5)))
+
+
+@program
+def padded() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        longest = itertools.zip_longest(items, (2.0, 3.0), [1.0], fillvalue=0.5)
+        for place, (item, weight, other) in enumerate(longest):
+            x = x * weight + item * other + place
+        return x, next(items, "end"), list(longest)
+
+    return fresh(fn, lambda: iter(tensors(4)), lambda: iter(tensors(1)))
+
+
+@program
+def padded_with_none() -> Program:
+    def fn(x: Tensor, items: Iterator[Any], others: Iterator[Any]) -> Any:
+        for item, other in itertools.zip_longest(items, others):
+            x = x + (0 if item is None else item) - (1 if other is None else other)
+        return x
+
+    def given(number: int) -> tuple[Any, ...]:
+        return iter(tensors(1 if number < CHANGE else 3)), iter(tensors(2))
+
+    return Program(fn, given)
+
+
+@program
+def paired_strictly() -> Program:
+    def fn(x: Tensor, items: Iterator[Any], weights: list[float]) -> Any:
+        try:
+            for item, weight, place in zip(items, weights, range(2), strict=True):
+                x = x * weight + item * place
+        except ValueError as error:
+            return x, str(error), next(items, "end")
+        return x, next(items, "end")
+
+    def given(number: int) -> tuple[Any, ...]:
+        lengths = [(2, 2), (3, 2), (1, 2), (2, 1), (2, 3)]
+        items, weights = lengths[number % len(lengths)]
+        return iter(tensors(items)), [0.5, 2.0, 3.0][:weights]
+
+    return Program(fn, given)
+
+
+@program
+def accumulated_numbers_that_were_read() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        sums = list(itertools.accumulate(x.tolist()))
+        products = list(itertools.accumulate(x.tolist(), lambda left, right: left * right))
+        for total in itertools.accumulate([x.sum().item(), 2.0], initial=next(items)):
+            x = x * total
+        return x, sums, products
+
+    return fresh(fn, lambda: iter([1.0, 3.0]), lambda: iter([1.0, 4.0]))
+
+
+@broken
+def accumulated_over_a_break() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        for total in itertools.accumulate(items):
+            stator.graph_break()
+            x = x * total
+        return x, next(items, "end")
+
+    return fresh(fn, lambda: iter([1.0, 3.0, 5.0]), lambda: iter([1.0, 4.0]))
+
+
+@broken
+def function_that_breaks() -> Program:
+    def summed(total: Any, item: Any) -> Any:
+        stator.graph_break()
+        return total + item
+
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        for place, total in enumerate(itertools.accumulate(items, summed)):
+            x = x * total + place
+        return x, next(items, "end")
+
+    return fresh(fn, lambda: iter([1.0, 3.0, 5.0]), lambda: iter([1.0, 4.0]))
+
+
+@broken
+def pairs_over_a_break() -> Program:
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        pairs = itertools.pairwise(items)
+        longest = itertools.zip_longest(pairs, [1.0])
+        for (left, right), other in longest:
+            stator.graph_break()
+            x = x * left - right + (other or 0)
+        return x, next(items, "end"), next(longest, "end")
+
+    return fresh(fn, lambda: iter([1.0, 3.0, 5.0]), lambda: iter([1.0, 4.0]))
+
+
+@broken
+def strict_pairs_that_raise() -> Program:
+    def fn(x: Tensor, items: Iterator[Any], weights: list[float]) -> Any:
+        for item, weight in zip(items, weights, strict=True):
+            x = x * weight + item
+        return x, next(items, "end")
+
+    def given(number: int) -> tuple[Any, ...]:
+        return iter(tensors(2 + number % 2)), [0.5, 2.0, 3.0]
+
+    return Program(fn, given)
 
 
 @broken

@@ -13,9 +13,11 @@ use super::{Any, types};
 use crate::modules;
 
 mod containers;
+pub mod stepped;
 mod wrappers;
 
 pub use containers::Ahead;
+use stepped::Stepped;
 use wrappers::Sliced;
 
 /// How far an iterator has come, in numbers that depend on its type. Two iterators of one type over the same objects
@@ -608,6 +610,15 @@ pub fn repeats(iterator: Any<'_, '_>) -> bool {
     matches!(Layout::of(iterator), Some(Layout::Repeat))
 }
 
+/// What an iterator that makes something of others goes over: see [`over`].
+#[must_use]
+pub fn all_over<'py>(iterator: Any<'_, 'py>) -> Vec<Bound<'py, PyAny>> {
+    match stepped::stepped(iterator) {
+        Some(_) => stepped::parts(iterator),
+        None => (0..).map_while(|number| over(iterator, number)).collect(),
+    }
+}
+
 /// Whether an iterator is a `zip`.
 #[must_use]
 pub fn is_zip(iterator: Any<'_, '_>) -> bool {
@@ -687,18 +698,31 @@ pub fn calling(iterator: Any<'_, '_>) -> Option<Calling> {
 pub enum Combining {
     /// With numbers.
     Enumerate,
-    /// One of each; it isn't `strict`.
-    Zip,
+    /// One of each. A strict one raises unless all of them end at once.
+    Zip {
+        /// Whether it raises there.
+        is_strict: bool,
+    },
     /// `itertools.islice`.
     Slice,
+    /// Those that keep something from one item to the next.
+    Stepped(Stepped),
 }
 
 /// Whether an iterator is one of these.
 #[must_use]
 pub fn combining(iterator: Any<'_, '_>) -> Option<Combining> {
+    if let Some(stepped) = stepped::stepped(iterator) {
+        return Some(Combining::Stepped(stepped));
+    }
     match Layout::of(iterator)? {
         Layout::Enumerate => position(iterator).map(|_| Combining::Enumerate),
-        Layout::Zip => position(iterator).map(|_| Combining::Zip),
+        Layout::Zip => {
+            // SAFETY: a live object of the exact type that the layout is for.
+            let over = unsafe { &*iterator.as_ptr().cast::<Zipped>() };
+            let is_known = over.size > 0 && !over.iterators.is_null();
+            is_known.then_some(Combining::Zip { is_strict: over.strict != 0 })
+        }
         Layout::Slice => Some(Combining::Slice),
         _ => None,
     }

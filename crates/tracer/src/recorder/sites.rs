@@ -484,6 +484,14 @@ impl<'py> Sites<'py> for Recorder {
         Ok(None)
     }
 
+    fn gathers(
+        &self,
+        frame: &Frame<'py>,
+        operand: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        self.gather(frame, operand).transpose()
+    }
+
     fn reads_mapping(&self, frame: &Frame<'py>, operand: Borrowed<'_, 'py>) {
         if self.is_stopped() {
             return;

@@ -48,8 +48,8 @@ impl Recorder {
         if args.is_empty() || !self.session.takes_steps() {
             return false;
         }
-        let is_lazy =
-            || heap::is_named(callable, &["map", "zip", "enumerate", "filter", "reversed"]);
+        const LAZY: [&str; 6] = ["map", "zip", "enumerate", "filter", "reversed", "accumulate"];
+        let is_lazy = || heap::is_named(callable, &LAZY);
         let compares = matches!(class, Class::Transparent)
             && !self.functions.traits(callable).has(Traits::MOVES);
         let mut state = self.state.borrow_mut();

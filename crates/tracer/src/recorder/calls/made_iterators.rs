@@ -1,4 +1,6 @@
-//! Iterators that the trace makes over iterators from outside: `enumerate(it)`, `zip(it, xs)`, `map(f, it)`, `islice(it, n)`.
+//! Iterators that the trace makes over iterators from outside: `enumerate(it)`, `zip(it, xs)`, `map(f, it)`, `islice(it, n)`,
+//! `accumulate(it)`, `pairwise(it)`, `zip_longest(it, xs)`. And `accumulate` over numbers that the trace carries: each sum is
+//! one that it computes.
 //!
 //! Nobody but this file knows them: to all others they are objects of unknown origin, so whoever would take items out of
 //! one otherwise ends the trace. A step is done as C code would do it. The iterators from outside are advanced as if the
@@ -6,17 +8,23 @@
 
 use std::ops::Range;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::iterator::stepped::{self, Accumulation, Stepped};
 use stator_cpython::heap::iterator::{self, Combining};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::BinaryOp;
+use stator_cpython::raised::Raised;
 use stator_cpython::{Result, modules};
 
+use super::outside_iterators::MOST_ITEMS;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Calls;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -26,23 +34,31 @@ impl Recorder {
     /// Makes an iterator over some of which one is from outside; `None`: it's another call, or can't be followed.
     pub(super) fn make_over<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
-        let places = iterables(callable, args.len())?;
+        let (making, places) = made_of(callable, call.positional().len())?;
         let given = args.get(places.clone())?;
         let numbers = args.get(places.end..)?;
-        if names.is_some() || self.is_stopped() || !self.session.takes_steps() {
+        // What `accumulate` begins with, and what `zip_longest` gives in the place of others, is handed on.
+        let hands_on = matches!(making, Making::Accumulate | Making::Longest);
+        let is_named = names.is_some() && !hands_on && making != Making::Zip;
+        if is_named || self.is_stopped() || !self.session.takes_steps() {
             return None;
         }
         let may_follow = self.note(frame, |state| {
             let has_others = given.iter().any(|arg| state.is_others_iterator(*arg));
             let is_plain = !state.enclosed.is_on() && state.program.is_none();
-            let are_constant = numbers.iter().all(|arg| state.kind(*arg) == Kind::Constant);
+            let is_asked = has_others
+                || making == Making::Accumulate
+                    && given.iter().any(|arg| state.lists_numbers(*arg));
+            let are_fine = hands_on || numbers.iter().all(|arg| state.kind(*arg) == Kind::Constant);
             let may_follow = given.iter().all(|arg| state.may_go_over(*arg));
-            Ok(has_others && is_plain && are_constant && may_follow)
+            Ok(is_asked && is_plain && are_fine && may_follow)
         });
         if may_follow != Some(true) {
             return None;
         }
-        self.concrete(frame, numbers, "where an iterator begins or ends");
+        if !hands_on {
+            self.concrete(frame, numbers, "where an iterator begins or ends");
+        }
         self.note(frame, |state| {
             given.iter().try_for_each(|arg| {
                 if state.is_others_iterator(*arg) { Ok(()) } else { state.adopt_whole(*arg, true) }
@@ -66,14 +82,22 @@ impl Recorder {
         if self.is_stopped() || !self.state.borrow().is_made_over(made) {
             return None;
         }
-        let inner: SmallVec<[_; 4]> = (0..).map_while(|part| iterator::over(made, part)).collect();
+        let inner = iterator::all_over(made);
         Some(match iterator::combining(made)? {
-            Combining::Zip => self.step_zip(frame, &inner),
+            Combining::Zip { is_strict } => self.step_zip(frame, &inner, is_strict),
             Combining::Enumerate => self.step_enumerate(frame, made, inner.first()?),
             Combining::Slice => match inner.first() {
                 Some(inner) => self.step_slice(frame, made, inner),
                 None => Ok(None),
             },
+            Combining::Stepped(Stepped::Accumulate) => {
+                self.step_accumulate(frame, made, inner.first()?)
+            }
+            Combining::Stepped(Stepped::Pairwise) => match inner.first() {
+                Some(inner) => self.step_pairwise(frame, made, inner),
+                None => Ok(None),
+            },
+            Combining::Stepped(Stepped::ZipLongest) => self.step_longest(frame, made),
         })
     }
 
@@ -81,12 +105,111 @@ impl Recorder {
         &self,
         frame: &Frame<'py>,
         inner: &[Object<'py>],
+        is_strict: bool,
     ) -> Result<Option<Object<'py>>> {
         let mut items: SmallVec<[Object<'py>; 4]> = SmallVec::new();
-        for iterator in inner {
+        for (place, iterator) in inner.iter().enumerate() {
             match self.advance(frame, iterator.as_borrowed())? {
                 Some(item) => items.push(item),
-                None => return Ok(None),
+                None if !is_strict => return Ok(None),
+                None if place > 0 => return Err(of_other_length(frame, place, "shorter")),
+                None => {
+                    for (place, iterator) in inner.iter().enumerate().skip(1) {
+                        if self.advance(frame, iterator.as_borrowed())?.is_some() {
+                            return Err(of_other_length(frame, place, "longer"));
+                        }
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+        self.tuple_of(frame, &items).map(Some)
+    }
+
+    fn step_accumulate<'py>(
+        &self,
+        frame: &Frame<'py>,
+        made: Borrowed<'_, 'py>,
+        inner: &Object<'py>,
+    ) -> Result<Option<Object<'py>>> {
+        let initial = stepped::accumulation(made).and_then(|kept| kept.initial);
+        let total = match initial {
+            Some(initial) => initial,
+            None => {
+                let Some(item) = self.advance(frame, inner.as_borrowed())? else { return Ok(None) };
+                match stepped::accumulation(made) {
+                    Some(Accumulation { total: Some(total), function, .. }) => {
+                        self.accumulated(frame, function.as_ref(), &total, &item)?
+                    }
+                    _ => item,
+                }
+            }
+        };
+        stepped::set_total(made, total.clone());
+        Ok(Some(total))
+    }
+
+    fn accumulated<'py>(
+        &self,
+        frame: &Frame<'py>,
+        function: Option<&Object<'py>>,
+        total: &Object<'py>,
+        item: &Object<'py>,
+    ) -> Result<Object<'py>> {
+        let args = [total.as_borrowed(), item.as_borrowed()];
+        match function {
+            Some(function) => {
+                self.links.clear();
+                self.call_object(Call::new(frame, function.as_borrowed(), &args))
+            }
+            None => self.binary_op(frame, BinaryOp::Add, args[0], args[1]),
+        }
+    }
+
+    fn step_pairwise<'py>(
+        &self,
+        frame: &Frame<'py>,
+        made: Borrowed<'_, 'py>,
+        inner: &Object<'py>,
+    ) -> Result<Option<Object<'py>>> {
+        let take = || {
+            let item = self.advance(frame, inner.as_borrowed());
+            stepped::set_before(made, item.as_ref().ok().and_then(Clone::clone));
+            item
+        };
+        let first = match stepped::before(made) {
+            Some(before) => Some(before),
+            None => take()?,
+        };
+        let Some(first) = first else { return Ok(None) };
+        let Some(second) = take()? else { return Ok(None) };
+        self.tuple_of(frame, &[first, second]).map(Some)
+    }
+
+    fn step_longest<'py>(
+        &self,
+        frame: &Frame<'py>,
+        made: Borrowed<'_, 'py>,
+    ) -> Result<Option<Object<'py>>> {
+        if !stepped::is_active(made) {
+            return Ok(None);
+        }
+        let Some(fill) = stepped::fill(made) else { return Ok(None) };
+        let mut items: SmallVec<[Object<'py>; 4]> = SmallVec::new();
+        for place in 0.. {
+            let Some(iterator) = stepped::slot(made, place) else { break };
+            let Some(iterator) = iterator else {
+                items.push(fill.clone());
+                continue;
+            };
+            match self.advance(frame, iterator.as_borrowed()) {
+                Ok(Some(item)) => items.push(item),
+                Ok(None) if stepped::end_slot(made, place) => items.push(fill.clone()),
+                Ok(None) => return Ok(None),
+                Err(raised) => {
+                    stepped::end_all(made);
+                    return Err(raised);
+                }
             }
         }
         self.tuple_of(frame, &items).map(Some)
@@ -152,12 +275,23 @@ impl State {
         }
     }
 
+    /// Whether a short list or tuple holds a number that the trace carries.
+    fn lists_numbers(&mut self, iterable: Borrowed<'_, '_>) -> bool {
+        let items = match self.kind(iterable) {
+            Kind::List if heap::is_exact_list(iterable) => heap::list_items(iterable),
+            Kind::Tuple if heap::is_plain_tuple(iterable) => heap::tuple_items(iterable),
+            _ => return false,
+        };
+        items.len() <= MOST_ITEMS
+            && items.iter().any(|item| self.number(item.as_borrowed()).is_some())
+    }
+
     /// Keeps such an iterator, and knows what C code has made for it.
     fn keep_made_over(&mut self, made: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> Noted<()> {
         if iterator::combining(made).is_none() && iterator::calling(made).is_none() {
             return Err((Reason::OutsideIterator, heap::type_name(made)));
         }
-        for part in (0..).map_while(|part| iterator::over(made, part)) {
+        for part in iterator::all_over(made) {
             let part = part.as_borrowed();
             if !args.iter().any(|arg| arg.is(&*part)) {
                 self.set_fresh(part);
@@ -169,24 +303,45 @@ impl State {
     }
 }
 
-/// Where the iterables stand among so many arguments of which C code makes such an iterator; numbers are behind them.
-/// `None`: it's something else.
-fn iterables(callable: Borrowed<'_, '_>, count: usize) -> Option<Range<usize>> {
+/// What C code makes of iterables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Making {
+    Zip,
+    Accumulate,
+    Longest,
+    Other,
+}
+
+/// What a call with so many unnamed arguments makes, and where the iterables stand among them; what is behind them isn't
+/// iterated. `None`: it's something else.
+fn made_of(callable: Borrowed<'_, '_>, count: usize) -> Option<(Making, Range<usize>)> {
     let is = |module: &str, name: &str| {
         let found = modules::import(callable.py(), module).and_then(|module| module.getattr(name));
         found.is_ok_and(|found| callable.is(&found))
     };
     let of = |module: &str, names: &[&str]| names.iter().any(|name| is(module, name));
-    let places = if of("builtins", &["enumerate"]) || of("itertools", &["islice"]) {
-        0..1
-    } else if of("builtins", &["zip"]) {
-        0..count
-    } else if of("builtins", &["map"]) {
-        1..count
-    } else if of("builtins", &["filter"]) || of("itertools", &["starmap"]) {
-        1..2
-    } else {
-        return None;
-    };
-    (places.end <= count && !places.is_empty()).then_some(places)
+    let (making, places) =
+        if of("builtins", &["enumerate"]) || of("itertools", &["islice", "pairwise"]) {
+            (Making::Other, 0..1)
+        } else if of("builtins", &["zip"]) {
+            (Making::Zip, 0..count)
+        } else if of("builtins", &["map"]) {
+            (Making::Other, 1..count)
+        } else if of("builtins", &["filter"]) || of("itertools", &["starmap"]) {
+            (Making::Other, 1..2)
+        } else if of("itertools", &["accumulate"]) {
+            (Making::Accumulate, 0..1)
+        } else if of("itertools", &["zip_longest"]) {
+            (Making::Longest, 0..count)
+        } else {
+            return None;
+        };
+    (places.end <= count && !places.is_empty()).then_some((making, places))
+}
+
+/// What a strict `zip` raises where the iterator at a place is shorter or longer than those before it.
+fn of_other_length(frame: &Frame<'_>, place: usize, length: &str) -> Raised {
+    let others = if place == 1 { " 1".to_owned() } else { format!("s 1-{place}") };
+    let message = format!("zip() argument {} is {length} than argument{others}", place + 1);
+    Raised::set(frame.py(), PyValueError::new_err(message))
 }

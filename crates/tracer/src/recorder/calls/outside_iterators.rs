@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::iterator::stepped::{Stepped, accumulation, parts, stepped};
 use stator_cpython::heap::iterator::{self, Ahead, Calling};
 use stator_cpython::heap::types::is_heap;
 use stator_cpython::object::{Borrowed, Object};
@@ -31,7 +32,7 @@ use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{State, Stop};
 
 /// So many items are taken by one instruction at most.
-const MOST_ITEMS: usize = 24;
+pub(super) const MOST_ITEMS: usize = 24;
 
 /// Those of `itertools` that keep all that they are given before they give anything.
 const POOLED: [&str; 4] =
@@ -159,8 +160,9 @@ impl Recorder {
     /// isn't known.
     pub(super) fn call_with_all<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
-        let is_one =
-            |arg: &Borrowed<'_, '_>| iterator::is_known(*arg) || iterator::calling(*arg).is_some();
+        let is_one = |arg: &Borrowed<'_, '_>| {
+            iterator::is_known(*arg) || iterator::calling(*arg).is_some() || stepped(*arg).is_some()
+        };
         let place = args.iter().take(2).position(is_one)?;
         let iterator = args[place];
         let takes = takes_all(callable, args, place)?;
@@ -174,9 +176,20 @@ impl Recorder {
         let is_plain = |item: Object<'_>| {
             matches!(self.kind(item.as_borrowed()), Kind::Constant | Kind::Tensor)
         };
-        let mut items = (0..).map_while(|passed| iterator::upcoming(iterator, passed));
-        let is_known = iterator::is_known(iterator);
-        if takes == Takes::Meanwhile && !(is_known && items.all(is_plain)) {
+        let are_plain = |iterator| {
+            let mut items = (0..).map_while(|passed| iterator::upcoming(iterator, passed));
+            iterator::is_known(iterator) && items.all(is_plain)
+        };
+        // Sums of numbers are numbers.
+        let are_plain = match stepped(iterator) {
+            Some(Stepped::Accumulate) => {
+                accumulation(iterator).is_some_and(|kept| {
+                    kept.function.is_none() && kept.initial.into_iter().all(is_plain)
+                }) && parts(iterator).iter().all(|part| are_plain(part.as_borrowed()))
+            }
+            _ => are_plain(iterator),
+        };
+        if takes == Takes::Meanwhile && !are_plain {
             return None;
         }
         let all = PyList::empty(frame.py());
@@ -199,6 +212,21 @@ impl Recorder {
         let mut args: SmallVec<[_; 4]> = args.iter().copied().collect();
         args[place] = all.as_borrowed();
         Some(self.call_object(Call { frame, callable, args: &args, names }))
+    }
+}
+
+impl Recorder {
+    /// A list of all that an iterator gives: see [`Self::call_with_all`].
+    pub(in crate::recorder) fn gather<'py>(
+        &self,
+        frame: &Frame<'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if self.is_stopped() {
+            return None;
+        }
+        let list = frame.py().get_type::<PyList>().into_any();
+        self.call_with_all(Call::new(frame, list.as_borrowed(), &[iterator]))
     }
 }
 
@@ -251,6 +279,12 @@ fn may_step(state: &State, calling: Borrowed<'_, '_>) -> bool {
 
 /// Whether an iterator gives a few items, and then ends.
 fn ends_soon(iterator: Borrowed<'_, '_>) -> bool {
+    let ends = |part: &Object<'_>| ends_soon(part.as_borrowed());
+    match stepped(iterator) {
+        Some(Stepped::Accumulate | Stepped::Pairwise) => return parts(iterator).iter().any(ends),
+        Some(Stepped::ZipLongest) => return parts(iterator).iter().all(ends),
+        None => {}
+    }
     if iterator::calling(iterator).is_none() {
         return (0..=MOST_ITEMS).any(|count| iterator::gives(iterator, count, true));
     }

@@ -7,6 +7,7 @@ use pyo3::types::{
     PyFrozenSet, PyRange, PySlice, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference,
 };
 use stator_cpython::heap::dict::{self, Peek};
+use stator_cpython::heap::iterator::stepped::{self, Stepped};
 use stator_cpython::heap::set_table::Table;
 use stator_cpython::heap::types::compares_by_identity;
 use stator_cpython::modules;
@@ -490,6 +491,9 @@ impl Finish<'_> {
         if ops::is_generator(iterator) {
             return self.generator(iterator);
         }
+        if let Some(which) = stepped::stepped(iterator) {
+            return self.stepped(iterator, which);
+        }
         if !is_reducible(iterator) {
             return Err(refuse());
         }
@@ -523,6 +527,57 @@ impl Finish<'_> {
         }
         let state = state.map(|state| self.recipe(state.as_borrowed())).transpose()?;
         Ok(Recipe::Reduced { callable, args, state })
+    }
+
+    /// `accumulate`, `pairwise` and `zip_longest`: made of what they go over, and given what they keep.
+    fn stepped(&mut self, iterator: Borrowed<'_, '_>, which: Stepped) -> Made<Recipe> {
+        let refuse = || (Reason::Result, heap::type_name(iterator));
+        let none = iterator.py().None().into_bound(iterator.py());
+        let empty = PyTuple::empty(iterator.py()).into_any();
+        let parts = stepped::parts(iterator);
+        for part in parts.iter().map(Bound::as_borrowed) {
+            let is_own = self.state.kind(part) == Kind::Iterator && !self.state.is_made_over(part);
+            if is_own && self.state.origin(part).is_none() {
+                self.state.set_fresh(part);
+            }
+        }
+        let inner = parts.first().unwrap_or(&empty).as_borrowed();
+        let (args, state): (Vec<_>, _) = match which {
+            Stepped::Accumulate => {
+                let kept = stepped::accumulation(iterator).ok_or_else(refuse)?;
+                // As far as it tells itself, none was given so far.
+                if kept.total.as_ref().is_some_and(|total| total.is_none()) {
+                    return Err(refuse());
+                }
+                let inner = self.behind(kept.initial, inner)?;
+                let function = kept.function.unwrap_or(none);
+                (vec![inner, self.recipe(function.as_borrowed())?], kept.total)
+            }
+            Stepped::Pairwise => (vec![self.behind(stepped::before(iterator), inner)?], None),
+            Stepped::ZipLongest => {
+                let slots = (0..).map_while(|place| stepped::slot(iterator, place));
+                let slots = slots.map(|slot| slot.unwrap_or_else(|| empty.clone()));
+                let slots = slots.map(|slot| self.recipe(slot.as_borrowed()));
+                let fill = stepped::fill(iterator).filter(|fill| !fill.is_none());
+                (slots.collect::<Made<_>>()?, fill)
+            }
+        };
+        let state = state.map(|state| self.recipe(state.as_borrowed())).transpose()?;
+        let class = iterator.get_type();
+        let callable = self.keep(class.as_any().as_borrowed());
+        Ok(Recipe::Reduced { callable, args: args.into(), state })
+    }
+
+    /// An iterator that gives an object, if there is one, and then what another gives.
+    fn behind(&mut self, first: Option<Object<'_>>, rest: Borrowed<'_, '_>) -> Made<RecipeId> {
+        let rest = self.recipe(rest)?;
+        let Some(first) = first else { return Ok(rest) };
+        let chain = modules::import(first.py(), "itertools").and_then(|it| it.getattr("chain"));
+        let callable = self.keep(chain.map_err(refused)?.as_borrowed());
+        let first = self.recipe(first.as_borrowed())?;
+        let first = self.recipes.push(Recipe::Tuple([first].into()));
+        let args = [first, rest].into();
+        Ok(self.recipes.push(Recipe::Reduced { callable, args, state: None }))
     }
 
     /// The iterators that a `chain` goes over, which C code has made, and the tuple in which it says so.

@@ -453,7 +453,9 @@ impl Recorder {
             |state: &State| state.source(iterable).is_some() || state.is_made_over(iterable);
         if self.kind(iterable) == Kind::Iterator
             && is_others(&self.state.borrow())
-            && (iterator::is_known(iterable) || iterator::calling(iterable).is_some())
+            && (iterator::is_known(iterable)
+                || iterator::calling(iterable).is_some()
+                || self.state.borrow().is_made_over(iterable))
         {
             // It's its own iterator, and nothing is taken from it here.
             return ops::get_iter(iterable);
