@@ -8,6 +8,7 @@
 //! what is known of PyTorch's own Python code.
 
 mod copying;
+mod json;
 mod module_call;
 pub mod numpy;
 mod parameters;
@@ -147,6 +148,9 @@ impl Functions {
                 numpy::add(py, &mut table)?;
                 if let Some(known) = KnownFunction::is_enabled_for(py)? {
                     table.classes.insert(known.address(), Class::Instead(Arc::new(known)));
+                }
+                if let Some(known) = json::encode(py)? {
+                    table.classes.insert(known.address(), Class::Replaced(Arc::new(known)));
                 }
                 if let Ok(torch) = modules::import(py, "torch") {
                     torch::add(&torch, &mut table)?;

@@ -2,7 +2,8 @@
 //! * `nn.Module.__getattr__`: each parameter and submodule that a module reads ends in one, and
 //!   evaluating its frame costs more than all else about the read;
 //! * `logging.Logger.isEnabledFor`, whose cache and lock would be all that a trace sees of it;
-//! * `torch.inference_mode`'s entry and exit, which end in methods of a C++ object.
+//! * `torch.inference_mode`'s entry and exit, which end in methods of a C++ object;
+//! * `json.JSONEncoder.encode`: see `json.rs`.
 //!
 //! A function is taken for a known one if its bytecode is that of the source below, compiled by this
 //! interpreter. Where PyTorch's differs it is traced, like any other.
@@ -155,6 +156,8 @@ pub struct KnownFunction {
     code: Py<PyAny>,
     /// A function to be traced in its place.
     instead: Option<Py<PyAny>>,
+    /// Of which calls that function does the same; `None`: of all.
+    only_for: Option<fn(&[Borrowed<'_, '_>]) -> bool>,
 }
 
 impl KnownFunction {
@@ -222,7 +225,7 @@ impl KnownFunction {
         Ok(found)
     }
 
-    fn of<'py>(
+    pub(super) fn of<'py>(
         function: &Bound<'py, PyAny>,
         known: &Bound<'py, PyAny>,
         instead: Option<Bound<'py, PyAny>>,
@@ -235,7 +238,19 @@ impl KnownFunction {
             }
         }
         let instead = instead.map(Bound::unbind);
-        Ok(Some(Self { function: function.clone().unbind(), code: code.unbind(), instead }))
+        let function = function.clone().unbind();
+        Ok(Some(Self { function, code: code.unbind(), instead, only_for: None }))
+    }
+
+    /// The same, where the function in its place is for some calls only.
+    pub(super) fn only_for(self, asked: fn(&[Borrowed<'_, '_>]) -> bool) -> Self {
+        Self { only_for: Some(asked), ..self }
+    }
+
+    /// Whether the function in its place is for a call with these arguments.
+    #[must_use]
+    pub fn is_for(&self, args: &[Borrowed<'_, '_>]) -> bool {
+        self.only_for.is_none_or(|asked| asked(args))
     }
 
     /// The function's address.
@@ -253,7 +268,8 @@ impl KnownFunction {
 
     /// A function, with the code it has.
     pub(super) fn new(function: &Bound<'_, PyAny>, code: &Bound<'_, PyAny>) -> Self {
-        Self { function: function.clone().unbind(), code: code.clone().unbind(), instead: None }
+        let (function, code) = (function.clone().unbind(), code.clone().unbind());
+        Self { function, code, instead: None, only_for: None }
     }
 
     /// The function.

@@ -291,7 +291,7 @@ impl Recorder {
                 }
             }
             // What other backends make of a graph doesn't give inference tensors.
-            Some(Class::Replaced(known)) if self.session.is_eager => {
+            Some(Class::Replaced(known)) if self.session.is_eager && known.is_for(call.args) => {
                 if let Some(function) = known.instead(callable) {
                     self.vouch(frame, function.as_borrowed());
                     return self.call_function(call.of(function.as_borrowed()));
