@@ -48,9 +48,39 @@ impl Symbols {
 impl State {
     /// A node gives a list of these numbers.
     pub(super) fn carry_row(&mut self, node: NodeId, items: &[Object<'_>]) {
+        let range = known_ranges::of_reads(&self.graph, node);
+        self.carry_row_between(node, items, range);
+    }
+
+    /// A node gives these lists of numbers, so many deep.
+    pub(super) fn carry_rows(&mut self, node: NodeId, list: &Object<'_>, depth: usize) {
+        let range = known_ranges::of_reads(&self.graph, node);
+        self.carry_rows_between(node, list, depth, range);
+    }
+
+    fn carry_rows_between(
+        &mut self,
+        node: NodeId,
+        list: &Object<'_>,
+        depth: usize,
+        range: Option<(i64, i64)>,
+    ) {
+        self.set_fresh(list.as_borrowed());
+        let items = heap::list_items(list.as_borrowed());
+        if depth == 1 {
+            return self.carry_row_between(node, &items, range);
+        }
+        let length = u32::try_from(items.len()).expect("short lists");
+        self.graph.set_value(node, Value::Structure(length));
+        for (index, item) in (0..length).zip(&items) {
+            let row = self.graph.get_item(node, index);
+            self.carry_rows_between(row, item, depth - 1, range);
+        }
+    }
+
+    fn carry_row_between(&mut self, node: NodeId, items: &[Object<'_>], range: Option<(i64, i64)>) {
         let length = u32::try_from(items.len()).expect("a short list");
         self.graph.set_value(node, Value::Structure(length));
-        let range = known_ranges::of_reads(&self.graph, node);
         for (index, item) in (0..length).zip(items) {
             let element = self.graph.get_item(node, index);
             self.carry_between(item, element, None, range);

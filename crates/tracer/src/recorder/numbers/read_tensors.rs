@@ -133,7 +133,7 @@ impl Recorder {
         self.decided(frame, Asks::Program, asked, native)
     }
 
-    /// `t.tolist()` of a short row of numbers: a list of numbers that are carried.
+    /// `t.tolist()` of a few numbers: lists of numbers that are carried.
     pub(in crate::recorder) fn read_list<'py>(
         &self,
         frame: &Frame<'py>,
@@ -142,8 +142,10 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let info = tensor::info(tensor)?;
         let is_number = matches!(info.dtype, 0..=7 | 15);
-        let is_row = matches!(*info.sizes, [length] if length <= LONGEST);
-        if !is_number || !is_row || !info.is_plain() || !self.may_read(frame) {
+        let dimensions = info.sizes.len();
+        let few = info.sizes.iter().try_fold(1i64, |all, size| all.checked_mul(*size));
+        let are_few = dimensions > 0 && few.is_some_and(|few| few <= LONGEST);
+        if !is_number || !are_few || !info.is_plain() || !self.may_read(frame) {
             return None;
         }
         // How many there are is in the record.
@@ -155,14 +157,11 @@ impl Recorder {
             Ok(list) => list,
             Err(raised) => return Some(Err(self.refused_to_tell(frame, raised))),
         };
-        let items: Vec<_> =
-            heap::list_items(list.as_borrowed()).iter().map(own).collect::<Option<_>>()?;
+        let carried = own_rows(&list, dimensions)?;
         self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
-        let carried = PyList::new(frame.py(), &items).ok()?.into_any();
         self.note(frame, |state| {
             let node = state.asked_of(frame, "tolist", tensor)?;
-            state.carry_row(node, &items);
-            state.set_fresh(carried.as_borrowed());
+            state.carry_rows(node, &carried, dimensions);
             Ok(())
         });
         Some(Ok(carried))
@@ -357,6 +356,14 @@ impl State {
         let target = Target::Method { name: self.graph.intern(method), object };
         Ok(self.graph.call(target, &[asked], stack))
     }
+}
+
+/// The same lists with numbers of their own, so many deep; `None`: one is no number that is carried.
+fn own_rows<'py>(list: &Object<'py>, depth: usize) -> Option<Object<'py>> {
+    let items = heap::list_items(list.as_borrowed());
+    let row = |item: &Object<'py>| if depth > 1 { own_rows(item, depth - 1) } else { own(item) };
+    let items: Vec<_> = items.iter().map(row).collect::<Option<_>>()?;
+    Some(PyList::new(list.py(), items).ok()?.into_any())
 }
 
 /// What is known of a tensor that PyTorch itself computes with, and that has one element.
