@@ -15,6 +15,8 @@ pub struct Draws {
     pub slot: usize,
     /// For each draw: how many nodes the graph had before, and how many words it took.
     pub made: Vec<(usize, u32)>,
+    /// The node that seeds the generator, behind all draws: from there on its state is what nodes make of it.
+    pub seeded: Option<usize>,
 }
 
 /// A generator as it was before a replay.
@@ -52,6 +54,10 @@ impl Draws {
 
     /// Gives back what was drawn behind a node, or all of it.
     pub fn give_back(&self, before: &Before<'_>, behind: Option<NodeId>) {
+        let is_seeded = |node: NodeId| self.seeded.is_some_and(|seeded| seeded < node.index());
+        if behind.is_some_and(is_seeded) {
+            return;
+        }
         let state = self.behind(before, behind.map(NodeId::index));
         let _ = state.write(before.generator.as_borrowed());
     }

@@ -205,6 +205,41 @@ def python_seeded_behind_draws(x: Tensor, i: int) -> Any:
     return x * first + random.random()
 
 
+def python_seeded_between_decisions(x: Tensor, i: int) -> Any:
+    """What is drawn behind an exit is given back, as long as nothing was seeded."""
+    first = random.random()
+    if (x * first).sum() > 1.5:
+        return x + first, random.random()
+    second = random.random() + random.uniform(0, 2)
+    random.seed(i)
+    third = random.random()
+    if (x * third).sum() > 2:
+        return x + second + random.random()
+    random.seed(5)
+    return x * second + random.random() * third
+
+
+def python_seeded_and_raised(x: Tensor, i: int) -> Any:
+    """An operation raises before the generator is seeded, and behind it."""
+    first = random.random()
+    try:
+        x = x + torch.linalg.cholesky(torch.eye(2) * (i % 3 - 0.5)).sum()
+    except RuntimeError:
+        return x + random.random(), "before"
+    random.seed(i)
+    try:
+        x = x + torch.linalg.cholesky(torch.eye(2) * (i % 4 - 0.5)).sum() * random.random()
+    except RuntimeError:
+        return x + random.random(), "behind"
+    return x * first + random.random(), "well"
+
+
+def another_seeded_behind_draws(x: Tensor, i: int) -> Any:
+    first = random.random()
+    PYTHONS.seed(i)
+    return x * first + PYTHONS.random() + random.random()
+
+
 def python_seeded_by_data(x: Tensor, i: int) -> Any:
     random.seed(int(x.sum().item()))
     return x + random.random(), random.getrandbits(20)
@@ -261,10 +296,12 @@ WHOLE = (
     *(seeded, seeded_by_data, returned, uniform, mixed, flipped, unused, picked, shuffled),
     *(shuffled_in_place, drawn_tensors, parts, seeded_by_step, own_generator, decided),
     *(python_seeded, python_seeded_twice, python_seeded_by_data, own_python_seeded, all_seeded),
-    *(numpy_seeded_by_data, new_generator),
+    *(numpy_seeded_by_data, new_generator, python_seeded_behind_draws),
+    *(python_seeded_between_decisions,),
 )
 OTHERS = (
-    *(python_seeded_behind_draws, python_choices, numpy_seeded_beyond, generator_handed_out),
+    *(python_choices, numpy_seeded_beyond, generator_handed_out, python_seeded_and_raised),
+    *(another_seeded_behind_draws,),
     *(numpy_seeded, items, gated, masked, outside_array, own_list, filled, chosen, layered),
 )
 

@@ -116,7 +116,7 @@ impl State {
     ) -> Object<'py> {
         let (own, slot) = self.adopt_drawn(planned.source, planned.part, value);
         let nodes = self.graph.len();
-        let first = || (generator.to_owned().unbind(), Draws { slot, made: Vec::new() });
+        let first = || (generator.to_owned().unbind(), Draws { slot, ..Draws::default() });
         let (_, draws) = self.claims.draws.get_or_insert_with(first);
         draws.made.push((nodes, planned.draw.words()));
         own

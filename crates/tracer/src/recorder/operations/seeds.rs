@@ -138,8 +138,11 @@ impl Recorder {
         let Call { frame, callable, .. } = call;
         let may_read = self.session.is_replayed() && self.may_read(frame);
         let given = self.note(frame, |state| {
-            // What a replay draws at its beginning would be drawn before it.
-            let is_refused = state.claims.draws.is_some() || state.enclosed.is_on();
+            // A replay draws at its beginning what the trace has drawn before; of another generator, it may be this one
+            // in another call.
+            let drawn = state.claims.draws.as_ref();
+            let is_another = drawn.is_some_and(|(known, _)| !generator.is(known));
+            let is_refused = is_another || state.enclosed.is_on();
             let source = state.source(generator).filter(|_| is_fine && may_read && !is_refused);
             let refused = || (Reason::OpaqueCall, heap::name_of(callable));
             let source = source.ok_or_else(refused)?;
@@ -159,6 +162,9 @@ impl Recorder {
             self.note(frame, |state| {
                 let node = state.called(frame, callable, "random.seed".into(), &given);
                 state.graph.set_value(node, Value::Nothing);
+                if let Some((_, draws)) = &mut state.claims.draws {
+                    draws.seeded.get_or_insert(node.index());
+                }
                 state.claims.seeded.push(generator.to_owned().unbind());
                 Ok(())
             });
