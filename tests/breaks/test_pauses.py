@@ -15,9 +15,9 @@ import stator
 
 
 def odd_or_not(x: Tensor, odd: bool) -> Tensor:
-    """Nothing that has an `accumulate` on its stack can be resumed."""
+    """Nothing that has a `compress` on its stack can be resumed."""
     y = x * 2
-    for k in itertools.accumulate([0, 1, 1]) if odd else range(3):
+    for k in itertools.compress([0, 1, 1], [1, 1, 1]) if odd else range(3):
         sys.stdout.write("")
         y = y + k
     return y

@@ -196,8 +196,11 @@ impl Budget {
         is_new.then(|| {
             let millis = |nanos: u64| format!("{}.{} ms", nanos / 1_000_000, nanos / 100_000 % 10);
             format!(
-                "recording has cost {} beyond the first calls, and no replay has been found to gain",
-                millis(self.spent)
+                "recording has cost {} beyond the first calls, another one would cost some {} of the {} that are left, \
+                 and no replay has been found to gain",
+                millis(self.spent),
+                millis(self.likely()),
+                millis(self.left())
             )
         })
     }

@@ -254,6 +254,11 @@ impl Storage {
         Ok(Classes::get(py)?.classes[self as usize].bind(py))
     }
 
+    /// Whether it's this class itself, and no Python class above it.
+    pub fn is_of(self, class: Borrowed<'_, '_>) -> bool {
+        self.class(class.py()).is_ok_and(|own| own.is(&*class))
+    }
+
     fn make<'py>(self, class: Borrowed<'_, 'py>) -> PyResult<Object<'py>> {
         let py = class.py();
         Classes::get(py)?.news[self as usize].bind(py).call1((class,))

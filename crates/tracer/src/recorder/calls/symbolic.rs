@@ -5,18 +5,25 @@ use pyo3::types::{PyDict, PyFunction, PyInt, PyList, PyString, PyTuple};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::iterator::{self, Ahead};
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, ops};
 
 use crate::functions::{Class, Emitter, Model, Numeric, Traits, Writes};
+use crate::recipe::Storage;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Calls;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
+
+/// Whether a class makes a dictionary of what it is called with.
+fn makes_dict(name: &str) -> bool {
+    matches!(name, "dict" | "OrderedDict")
+}
 
 /// Whether a call moves what it is given.
 fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>], positional: usize) -> bool {
@@ -25,35 +32,63 @@ fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>], positional: usiz
             // How often, from where on.
             "enumerate" | "repeat" => args.len() == 1,
             // C functions read what they are called with.
-            "dict" | "OrderedDict" => args[..positional].iter().all(|arg| has_plain_keys(*arg)),
+            name if makes_dict(name) => {
+                args[..positional].iter().all(|arg| text_keys(*arg).is_some())
+            }
             "map" => args.first().is_some_and(|called| called.is_instance_of::<PyFunction>()),
             _ => true,
         }
 }
 
-/// Whether a dictionary made of this has texts as keys, or those of another one: no number is looked at.
-fn has_plain_keys(of: Borrowed<'_, '_>) -> bool {
-    let is_text_first = |pair: &Object<'_>| {
-        let first = match pair.cast_exact::<PyTuple>() {
-            Ok(pair) if pair.len() == 2 => pair.get_item(0).ok(),
-            _ => None,
-        };
-        first.is_some_and(|first| first.is_exact_instance_of::<PyString>())
+/// The texts that a dictionary made of this has as keys, where they aren't those of another dictionary. `None`: it has
+/// others, or they come from elsewhere.
+fn text_keys<'py>(of: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+    let is_text = |key: &Object<'_>| key.is_exact_instance_of::<PyString>();
+    let first = |pair: &Object<'py>| match pair.cast_exact::<PyTuple>() {
+        Ok(pair) if pair.len() == 2 => pair.get_item(0).ok().filter(is_text),
+        _ => None,
     };
-    heap::is_exact_dict(of)
-        || of.is_exact_instance_of::<PyList>() && heap::list_items(of).iter().all(is_text_first)
-        || of.is_exact_instance_of::<PyTuple>() && heap::tuple_items(of).iter().all(is_text_first)
+    if is_builtin_dict(of) {
+        return Some(Vec::new());
+    }
+    if heap::is_exact_list(of) {
+        return heap::list_items(of).iter().map(first).collect();
+    }
+    if heap::is_plain_tuple(of) {
+        return heap::tuple_items(of).iter().map(first).collect();
+    }
+    let names = iterator::over(of, 0).filter(|_| iterator::is_zip(of) && iterator::parts(of) == 2);
+    let names = names.as_ref()?.as_borrowed();
+    let mut keys = Vec::new();
+    while keys.len() < MOST_KEYS {
+        match iterator::ahead(names, keys.len()) {
+            Ahead::Item => keys.push(iterator::upcoming(names, keys.len()).filter(is_text)?),
+            Ahead::End => return Some(keys),
+            Ahead::Unknown => return None,
+        }
+    }
+    None
+}
+
+/// So many keys are looked at that a `zip` gives.
+const MOST_KEYS: usize = 256;
+
+/// Whether an object is a dictionary of which C code alone tells the entries.
+fn is_builtin_dict(object: Borrowed<'_, '_>) -> bool {
+    let class = object.get_type();
+    let is_one = |storage: Storage| storage.is_of(class.as_any().as_borrowed());
+    heap::is_exact_dict(object) || is_one(Storage::DefaultDict) || is_one(Storage::OrderedDict)
 }
 
 /// Whether a call is that of a dictionary's method that looks at a key, and moves at most the value there.
 fn asks_for_key(class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]) -> bool {
-    use Writes::{Deleted, Entry, Missing, Popped};
+    use Writes::{Deleted, Entry, Missing, Moved, Popped};
     match class {
         Class::Model(Model::DictSlotRead) => {
             args.first().is_some_and(|receiver| receiver.is_instance_of::<PyDict>())
         }
         Class::Model(Model::ContainerWrite) => {
-            matches!(writes, Some(Entry | Missing | Deleted | Popped))
+            matches!(writes, Some(Entry | Missing | Deleted | Moved | Popped))
         }
         _ => false,
     }
@@ -198,6 +233,12 @@ impl Recorder {
         let is_ordered = name == "sorted" && self.is_ordered_by_names(call);
         if moves && name.ends_with("attr") {
             self.concrete(frame, second, "the name of an attribute");
+        }
+        if moves && makes_dict(name) {
+            let keys = call.positional().iter().filter_map(|arg| text_keys(*arg)).flatten();
+            let keys: SmallVec<[_; 4]> = keys.collect();
+            let keys: SmallVec<[_; 4]> = keys.iter().map(|key| key.as_borrowed()).collect();
+            self.concrete(frame, &keys, "a key");
         }
         if traits.has(Traits::COUNTS) || asks_for_key(class, self.functions.writes(callable), args)
         {

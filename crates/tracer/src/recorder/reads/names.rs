@@ -191,8 +191,8 @@ impl State {
         Ok(())
     }
 
-    /// A function is made, which shares the namespaces of the one that makes it. Behind a graph break nobody has
-    /// asked for them yet.
+    /// A function is made, which shares the namespaces of the one that makes it. Behind a graph break or a way out nobody
+    /// has asked for them yet.
     pub(in crate::recorder) fn share_namespace(
         &mut self,
         frame: &Frame<'_>,
@@ -203,7 +203,10 @@ impl State {
             it.is_exact_instance_of::<PyCFunction>() && heap::name_of(it) == "__build_class__"
         });
         match self.source(frame.function()) {
-            Some(_) if !is_body => self.namespace(frame, frame.globals(), false),
+            Some(_) if !is_body => {
+                self.namespace(frame, frame.globals(), false)?;
+                self.namespace(frame, frame.builtins(), true)
+            }
             _ => Ok(()),
         }
     }
