@@ -72,12 +72,16 @@ def breaks_off(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("is_noisy", [False, True], ids=["weakly referred to", "with a finalizer"])
 @pytest.mark.parametrize("function", [straight, decides, breaks_off])
 def test_garbage_is_collected_around_calls(
-    function: Callable[[Tensor], Tensor], is_noisy: bool
+    function: Callable[[Tensor], Tensor], is_noisy: bool, request: pytest.FixtureRequest
 ) -> None:
     expected, thresholds = function(X), gc.get_threshold()
     known = api.compile(function)
     known(X)
     register = Register()
+    # All that is there is passed over: each collection would take as long as the process is large.
+    gc.collect()
+    gc.freeze()
+    request.addfinalizer(gc.unfreeze)
     for allocated in [*range(20, 36), 60]:
         compiled, ended = api.compile(function), Noisy.ended
         gc.disable()
