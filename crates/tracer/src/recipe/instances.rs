@@ -50,14 +50,6 @@ pub fn tuple_new<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Object<'py>
     Ok(None)
 }
 
-/// Whether a class is `collections.OrderedDict` itself.
-///
-/// # Errors
-/// As of [`new`].
-pub fn is_ordered(class: &Bound<'_, PyType>) -> PyResult<bool> {
-    Ok(Storage::OrderedDict.class(class.py())?.is(class))
-}
-
 /// The function that fills an instance: its attributes, then pairs of a slot's descriptor and a value. It gives the
 /// instance's dictionary.
 ///

@@ -10,7 +10,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, NodeId, Value};
 
 use crate::breaks::Reason;
-use crate::recipe::instances;
+use crate::recipe::{Storage, instances};
 use crate::recorder::notes::above::Arguments;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -53,7 +53,7 @@ impl State {
                 let items = self.graph.tuple(&items);
                 Ok(Some(self.made_by(new.as_borrowed(), "tuple", &[own, items], frame)))
             }
-            Kind::Dict if instances::is_ordered(&ty).map_err(refused)? => {
+            Kind::Dict if Storage::OrderedDict.is_of(ty.as_any().as_borrowed()) => {
                 // It has an order beside that of its table.
                 let items = heap::dict_items(object);
                 if items.len() > 1
