@@ -106,9 +106,7 @@ enum Layout {
 impl Layout {
     /// By the exact type.
     fn of(iterator: Any<'_, '_>) -> Option<Self> {
-        // Each argument of a call is asked, and hardly any is an iterator.
-        // SAFETY: a live object.
-        if unsafe { ffi::PyIter_Check(iterator.as_ptr()) } == 0 {
+        if !is_one(iterator) {
             return None;
         }
         let ty = types::address_of(iterator);
@@ -669,6 +667,20 @@ pub fn hands_on(iterator: Any<'_, '_>) -> bool {
 #[must_use]
 pub fn is_known(iterator: Any<'_, '_>) -> bool {
     Layout::of(iterator).is_some() && calling(iterator).is_none()
+}
+
+/// Whether an object's type can be advanced. Each argument of a C function is asked, and hardly any can.
+#[inline]
+#[must_use]
+pub fn is_one(object: Any<'_, '_>) -> bool {
+    // SAFETY: a live object, whose type is ready.
+    unsafe { (*ffi::Py_TYPE(object.as_ptr())).tp_iternext.is_some() }
+}
+
+/// As [`is_known`], with those that are [`Calling`].
+#[must_use]
+pub fn is_of_c(iterator: Any<'_, '_>) -> bool {
+    Layout::of(iterator).is_some()
 }
 
 /// Iterators that call a function for each item. They hold nothing else that changes than the iterators they go over.

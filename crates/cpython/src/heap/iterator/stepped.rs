@@ -67,8 +67,7 @@ pub struct Accumulation<'py> {
 #[must_use]
 pub fn stepped(iterator: Any<'_, '_>) -> Option<Stepped> {
     static TYPES: PyOnceLock<Vec<(Py<PyAny>, Stepped)>> = PyOnceLock::new();
-    // SAFETY: a live object.
-    if unsafe { ffi::PyIter_Check(iterator.as_ptr()) } == 0 {
+    if !super::is_one(iterator) {
         return None;
     }
     let py = iterator.py();

@@ -35,10 +35,13 @@ impl Calls for Recorder {
         if self.is_stopped() {
             return call.natively();
         }
-        if let Some(result) = self.call_with_all(call) {
+        let kind = self.kind(callable);
+        if matches!(kind, Kind::Builtin | Kind::Type)
+            && let Some(result) = self.call_with_all(call)
+        {
             return result;
         }
-        match self.kind(callable) {
+        match kind {
             Kind::Function => self.call_function(call),
             Kind::Builtin | Kind::TorchCallable => self.call_builtin(call),
             Kind::Method => {

@@ -9,6 +9,7 @@
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
@@ -17,7 +18,7 @@ use stator_cpython::heap::iterator::{self, Ahead, Calling};
 use stator_cpython::heap::types::is_heap;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::raised::Raised;
-use stator_cpython::{Result, ops};
+use stator_cpython::{Result, modules, ops};
 use stator_evaluator::Role;
 use stator_guards::{Gives, GuardKind, Source};
 
@@ -161,7 +162,7 @@ impl Recorder {
     pub(super) fn call_with_all<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
         let is_one = |arg: &Borrowed<'_, '_>| {
-            iterator::is_known(*arg) || iterator::calling(*arg).is_some() || stepped(*arg).is_some()
+            iterator::is_one(*arg) && (iterator::is_of_c(*arg) || stepped(*arg).is_some())
         };
         let place = args.iter().take(2).position(is_one)?;
         let iterator = args[place];
@@ -292,13 +293,43 @@ fn ends_soon(iterator: Borrowed<'_, '_>) -> bool {
     parts.any(|part| ends_soon(part.as_borrowed()))
 }
 
+/// The C functions that take all of an iterator, beside the classes of containers.
+struct Takers {
+    /// Those of [`POOLED`].
+    pooled: Vec<Py<PyAny>>,
+    join: Py<PyAny>,
+    /// They look at the items on the way.
+    folds: Vec<Py<PyAny>>,
+    sorted: Py<PyAny>,
+}
+
+impl Takers {
+    /// Found once: calls that are given iterators ask for them.
+    fn get(py: Python<'_>) -> PyResult<&'static Self> {
+        static TAKERS: PyOnceLock<Takers> = PyOnceLock::new();
+        TAKERS.get_or_try_init(py, || Self::find(py)).map(|takers| -> &'static Self { takers })
+    }
+
+    fn find(py: Python<'_>) -> PyResult<Self> {
+        let of = |module: &str, names: &[&str]| -> PyResult<Vec<_>> {
+            let module = modules::import(py, module)?;
+            names.iter().map(|name| Ok(module.getattr(*name)?.unbind())).collect()
+        };
+        Ok(Self {
+            pooled: of("itertools", &POOLED)?,
+            join: py.get_type::<PyString>().getattr("join")?.unbind(),
+            folds: of("builtins", &["sum", "min", "max"])?,
+            sorted: modules::import(py, "builtins")?.getattr("sorted")?.unbind(),
+        })
+    }
+}
+
 /// How a C function takes what the iterator gives that it's given there, if it takes all of it.
 fn takes_all(callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>], place: usize) -> Option<Takes> {
     let (py, count) = (callable.py(), args.len());
-    let is = |object: Option<Bound<'_, PyAny>>| object.is_some_and(|object| callable.is(&object));
-    let of = |module, name| stator_cpython::modules::import(py, module).ok()?.getattr(name).ok();
-    let builtin = |name| of("builtins", name);
-    if POOLED.iter().any(|name| is(of("itertools", *name))) {
+    let takers = Takers::get(py).ok()?;
+    let is_one = |those: &[Py<PyAny>]| those.iter().any(|one| callable.is(one));
+    if is_one(&takers.pooled) {
         // What comes before it is asked first: it may be no code.
         let is_plain = |arg: &Borrowed<'_, '_>| {
             heap::is_exact_list(*arg) || heap::is_plain_tuple(*arg) || heap::is_constant(*arg)
@@ -306,17 +337,16 @@ fn takes_all(callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>], place: usize
         return args[..place].iter().all(is_plain).then_some(Takes::First);
     }
     if place == 1 {
-        let joins = py.get_type::<PyString>().getattr("join").ok();
-        return (is(joins) && count == 2).then_some(Takes::First);
+        return (callable.is(&takers.join) && count == 2).then_some(Takes::First);
     }
     if callable.is(py.get_type::<PyList>()) || callable.is(py.get_type::<PyTuple>()) {
         return (count == 1).then_some(Takes::First);
     }
     let holds = callable.is(py.get_type::<PySet>()) || callable.is(py.get_type::<PyFrozenSet>());
-    if holds || ["sum", "min", "max"].iter().any(|name| is(builtin(*name))) {
+    if holds || is_one(&takers.folds) {
         return (count == 1).then_some(Takes::Meanwhile);
     }
-    is(builtin("sorted")).then_some(Takes::First)
+    callable.is(&takers.sorted).then_some(Takes::First)
 }
 
 /// What a call makes a list or a tuple of. If that is a generator, whoever makes what it yields is a Python frame, so C
