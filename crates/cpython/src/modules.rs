@@ -7,7 +7,10 @@
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
+
+use crate::object::Borrowed;
 
 /// A module, imported if it isn't yet.
 ///
@@ -27,6 +30,37 @@ pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>
         Some(found) => Ok(found.cast_into()?),
         None => Err(PyErr::take(py)
             .unwrap_or_else(|| PyImportError::new_err(format!("no module named {name}")))),
+    }
+}
+
+/// What a module of the standard library or of PyTorch has under a name for good, as `builtins.sorted`.
+///
+/// It's found once: to ask for a module takes some 5,000 instructions, and calls ask.
+pub struct Named {
+    module: &'static str,
+    name: &'static str,
+    found: PyOnceLock<Py<PyAny>>,
+}
+
+impl Named {
+    /// What a module has under this name.
+    #[must_use]
+    pub const fn new(module: &'static str, name: &'static str) -> Self {
+        Self { module, name, found: PyOnceLock::new() }
+    }
+
+    /// The object itself; its module is imported if it isn't yet.
+    ///
+    /// # Errors
+    /// As [`import`]; `AttributeError` if the module has no such name.
+    pub fn get<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
+        let find = || Ok(import(py, self.module)?.getattr(self.name)?.unbind());
+        self.found.get_or_try_init(py, find).map(|found| found.bind(py))
+    }
+
+    /// Whether it's this object.
+    pub fn is(&self, object: Borrowed<'_, '_>) -> bool {
+        self.get(object.py()).is_ok_and(|own| object.is(own))
     }
 }
 

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{context, dict};
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Raised, generator, generic, modules, ops};
+use stator_cpython::{Raised, generator, generic, ops};
 use stator_faults::Stage;
 use stator_guards::ObjectId;
 
@@ -357,8 +358,8 @@ fn call_methods<'py>(object: Borrowed<'_, 'py>, calls: &Object<'py>) -> PyResult
         }
         if dict::is_ordered_dict(object) {
             // It's put in order. A class on top of it may have a method of this name.
-            let own = modules::import(object.py(), "collections")?.getattr("OrderedDict")?;
-            own.call_method1(name, (object, call.get_item(1)?))?;
+            static OWN: Named = Named::new("collections", "OrderedDict");
+            OWN.get(object.py())?.call_method1(name, (object, call.get_item(1)?))?;
             continue;
         }
         object.call_method1(name, call.get_slice(1, call.len()))?;

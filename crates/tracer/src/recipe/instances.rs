@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
-use stator_cpython::modules;
+use stator_cpython::modules::Named;
 use stator_cpython::object::Object;
 use stator_cpython::vectorcall::instance_dict;
 
@@ -23,7 +23,8 @@ pub enum New<'py> {
 /// If the standard library lacks a class.
 pub fn new<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<New<'py>>> {
     let py = class.py();
-    if modules::import(py, "types")?.getattr("SimpleNamespace")?.is(class) {
+    static NAMESPACE: Named = Named::new("types", "SimpleNamespace");
+    if NAMESPACE.is(class.as_any().as_borrowed()) {
         return Ok(Some(New::Class));
     }
     if Storage::of(class)? != Some(Storage::Plain) {

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySet};
 use serde::{Deserialize, Serialize};
-use stator_cpython::modules;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 
 /// Objects that show what is in a dictionary or set.
@@ -46,8 +46,8 @@ impl View {
             "set_iterator" => Self::SetIterator,
             _ => return None,
         };
-        let referents =
-            modules::import(py, "gc").ok()?.call_method1("get_referents", (object,)).ok()?;
+        static GET_REFERENTS: Named = Named::new("gc", "get_referents");
+        let referents = GET_REFERENTS.get(py).ok()?.call1((object,)).ok()?;
         let container = referents.get_item(0).ok()?;
         let length = container.len().ok()?;
         let passed = match view {

@@ -5,9 +5,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyRange};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::CompareOp;
-use stator_cpython::{Raised, Result, modules, ops};
+use stator_cpython::{Raised, Result, ops};
 
 use crate::breaks::Reason;
 use crate::functions::Numeric;
@@ -247,7 +248,7 @@ fn order_of(py: Python<'_>, keys: &[Object<'_>], is_reverse: bool) -> PyResult<V
     let named = PyDict::new(py);
     named.set_item("key", keys.getattr("__getitem__")?)?;
     named.set_item("reverse", is_reverse)?;
-    let sorted = modules::import(py, "builtins")?.getattr("sorted")?;
+    static SORTED: Named = Named::new("builtins", "sorted");
     let places = py.get_type::<PyRange>().call1((keys.len(),))?;
-    sorted.call((places,), Some(&named))?.extract()
+    SORTED.get(py)?.call((places,), Some(&named))?.extract()
 }

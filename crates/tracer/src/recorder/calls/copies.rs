@@ -17,6 +17,7 @@ use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::heap::tensor;
 use stator_cpython::heap::types::{Slot, SlotName};
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, modules, ops};
 
@@ -320,7 +321,8 @@ impl Recorder {
         let made = || -> PyResult<Object<'py>> {
             let protocol: u32 = args.get(1).map_or(Ok(0), |protocol| protocol.extract())?;
             debug_assert!(protocol >= 2);
-            let make = modules::import(py, "copyreg")?.getattr("__newobj__")?;
+            static MAKE: Named = Named::new("copyreg", "__newobj__");
+            let make = MAKE.get(py)?;
             let class = PyTuple::new(py, [object.get_type()])?;
             Ok((make, class, state, py.None(), py.None()).into_pyobject(py)?.into_any())
         };

@@ -12,14 +12,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::SmallVec;
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator::stepped::{self, Accumulation, Stepped};
 use stator_cpython::heap::iterator::{self, Combining};
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::BinaryOp;
 use stator_cpython::raised::Raised;
-use stator_cpython::{Result, modules};
 
 use super::outside_iterators::MOST_ITEMS;
 use crate::breaks::Reason;
@@ -315,27 +316,33 @@ enum Making {
 /// What a call with so many unnamed arguments makes, and where the iterables stand among them; what is behind them isn't
 /// iterated. `None`: it's something else.
 fn made_of(callable: Borrowed<'_, '_>, count: usize) -> Option<(Making, Range<usize>)> {
-    let is = |module: &str, name: &str| {
-        let found = modules::import(callable.py(), module).and_then(|module| module.getattr(name));
-        found.is_ok_and(|found| callable.is(&found))
+    static FIRST: [Named; 3] = [
+        Named::new("builtins", "enumerate"),
+        Named::new("itertools", "islice"),
+        Named::new("itertools", "pairwise"),
+    ];
+    static SECOND: [Named; 2] =
+        [Named::new("builtins", "filter"), Named::new("itertools", "starmap")];
+    static MAP: Named = Named::new("builtins", "map");
+    static ZIP: Named = Named::new("builtins", "zip");
+    static ACCUMULATE: Named = Named::new("itertools", "accumulate");
+    static LONGEST: Named = Named::new("itertools", "zip_longest");
+    let is_one = |of: &[Named]| of.iter().any(|one| one.is(callable));
+    let (making, places) = if is_one(&FIRST) {
+        (Making::Other, 0..1)
+    } else if ZIP.is(callable) {
+        (Making::Zip, 0..count)
+    } else if MAP.is(callable) {
+        (Making::Other, 1..count)
+    } else if is_one(&SECOND) {
+        (Making::Other, 1..2)
+    } else if ACCUMULATE.is(callable) {
+        (Making::Accumulate, 0..1)
+    } else if LONGEST.is(callable) {
+        (Making::Longest, 0..count)
+    } else {
+        return None;
     };
-    let of = |module: &str, names: &[&str]| names.iter().any(|name| is(module, name));
-    let (making, places) =
-        if of("builtins", &["enumerate"]) || of("itertools", &["islice", "pairwise"]) {
-            (Making::Other, 0..1)
-        } else if of("builtins", &["zip"]) {
-            (Making::Zip, 0..count)
-        } else if of("builtins", &["map"]) {
-            (Making::Other, 1..count)
-        } else if of("builtins", &["filter"]) || of("itertools", &["starmap"]) {
-            (Making::Other, 1..2)
-        } else if of("itertools", &["accumulate"]) {
-            (Making::Accumulate, 0..1)
-        } else if of("itertools", &["zip_longest"]) {
-            (Making::Longest, 0..count)
-        } else {
-            return None;
-        };
     (places.end <= count && !places.is_empty()).then_some((making, places))
 }
 

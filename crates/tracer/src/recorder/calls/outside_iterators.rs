@@ -8,17 +8,18 @@
 //! all of it before it does anything else, or what is done to the items runs no code of the program's.
 
 use pyo3::exceptions::PyStopIteration;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator::stepped::{Stepped, accumulation, parts, stepped};
 use stator_cpython::heap::iterator::{self, Ahead, Calling};
 use stator_cpython::heap::types::is_heap;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::raised::Raised;
-use stator_cpython::{Result, modules, ops};
+use stator_cpython::{Result, ops};
 use stator_evaluator::Role;
 use stator_guards::{Gives, GuardKind, Source};
 
@@ -36,8 +37,18 @@ use crate::recorder::notes::state::{State, Stop};
 pub(super) const MOST_ITEMS: usize = 24;
 
 /// Those of `itertools` that keep all that they are given before they give anything.
-const POOLED: [&str; 4] =
-    ["product", "combinations", "combinations_with_replacement", "permutations"];
+static POOLED: [Named; 4] = [
+    Named::new("itertools", "product"),
+    Named::new("itertools", "combinations"),
+    Named::new("itertools", "combinations_with_replacement"),
+    Named::new("itertools", "permutations"),
+];
+
+/// Those that look at the items on the way.
+static FOLDS: [Named; 3] =
+    [Named::new("builtins", "sum"), Named::new("builtins", "min"), Named::new("builtins", "max")];
+
+static SORTED: Named = Named::new("builtins", "sorted");
 
 /// What a function asks of the items that it takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -293,43 +304,11 @@ fn ends_soon(iterator: Borrowed<'_, '_>) -> bool {
     parts.any(|part| ends_soon(part.as_borrowed()))
 }
 
-/// The C functions that take all of an iterator, beside the classes of containers.
-struct Takers {
-    /// Those of [`POOLED`].
-    pooled: Vec<Py<PyAny>>,
-    join: Py<PyAny>,
-    /// They look at the items on the way.
-    folds: Vec<Py<PyAny>>,
-    sorted: Py<PyAny>,
-}
-
-impl Takers {
-    /// Found once: calls that are given iterators ask for them.
-    fn get(py: Python<'_>) -> PyResult<&'static Self> {
-        static TAKERS: PyOnceLock<Takers> = PyOnceLock::new();
-        TAKERS.get_or_try_init(py, || Self::find(py)).map(|takers| -> &'static Self { takers })
-    }
-
-    fn find(py: Python<'_>) -> PyResult<Self> {
-        let of = |module: &str, names: &[&str]| -> PyResult<Vec<_>> {
-            let module = modules::import(py, module)?;
-            names.iter().map(|name| Ok(module.getattr(*name)?.unbind())).collect()
-        };
-        Ok(Self {
-            pooled: of("itertools", &POOLED)?,
-            join: py.get_type::<PyString>().getattr("join")?.unbind(),
-            folds: of("builtins", &["sum", "min", "max"])?,
-            sorted: modules::import(py, "builtins")?.getattr("sorted")?.unbind(),
-        })
-    }
-}
-
 /// How a C function takes what the iterator gives that it's given there, if it takes all of it.
 fn takes_all(callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>], place: usize) -> Option<Takes> {
     let (py, count) = (callable.py(), args.len());
-    let takers = Takers::get(py).ok()?;
-    let is_one = |those: &[Py<PyAny>]| those.iter().any(|one| callable.is(one));
-    if is_one(&takers.pooled) {
+    let is_one = |of: &[Named]| of.iter().any(|one| one.is(callable));
+    if is_one(&POOLED) {
         // What comes before it is asked first: it may be no code.
         let is_plain = |arg: &Borrowed<'_, '_>| {
             heap::is_exact_list(*arg) || heap::is_plain_tuple(*arg) || heap::is_constant(*arg)
@@ -337,16 +316,18 @@ fn takes_all(callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>], place: usize
         return args[..place].iter().all(is_plain).then_some(Takes::First);
     }
     if place == 1 {
-        return (callable.is(&takers.join) && count == 2).then_some(Takes::First);
+        let joins = py.get_type::<PyString>().getattr(intern!(py, "join"));
+        let is_join = joins.is_ok_and(|joins| callable.is(&joins));
+        return (is_join && count == 2).then_some(Takes::First);
     }
     if callable.is(py.get_type::<PyList>()) || callable.is(py.get_type::<PyTuple>()) {
         return (count == 1).then_some(Takes::First);
     }
     let holds = callable.is(py.get_type::<PySet>()) || callable.is(py.get_type::<PyFrozenSet>());
-    if holds || is_one(&takers.folds) {
+    if holds || is_one(&FOLDS) {
         return (count == 1).then_some(Takes::Meanwhile);
     }
-    callable.is(&takers.sorted).then_some(Takes::First)
+    SORTED.is(callable).then_some(Takes::First)
 }
 
 /// What a call makes a list or a tuple of. If that is a generator, whoever makes what it yields is a Python frame, so C

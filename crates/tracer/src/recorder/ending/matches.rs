@@ -1,7 +1,7 @@
 //! Matches of regular expressions: a replay searches the same text again. It finds the same, since neither changes.
 
 use pyo3::prelude::*;
-use stator_cpython::modules;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 
 use super::outcome::{Finish, Made};
@@ -11,8 +11,8 @@ use crate::recorder::notes::heap;
 
 /// Whether an object is what `re.match` and such give.
 pub(super) fn is_match(object: Borrowed<'_, '_>) -> bool {
-    let class = || modules::import(object.py(), "re").ok()?.getattr("Match").ok();
-    heap::type_name(object) == "Match" && class().is_some_and(|class| object.get_type().is(&class))
+    static MATCH: Named = Named::new("re", "Match");
+    MATCH.is(object.get_type().as_any().as_borrowed())
 }
 
 impl Finish<'_> {

@@ -10,7 +10,7 @@ use stator_cpython::heap::dict::{self, Peek};
 use stator_cpython::heap::iterator::stepped::{self, Stepped};
 use stator_cpython::heap::set_table::Table;
 use stator_cpython::heap::types::compares_by_identity;
-use stator_cpython::modules;
+use stator_cpython::modules::{self, Named};
 use stator_cpython::object::{Borrowed, Object, references};
 use stator_cpython::{generic, ops, reduced};
 use stator_guards::ObjectId;
@@ -572,8 +572,9 @@ impl Finish<'_> {
     fn behind(&mut self, first: Option<Object<'_>>, rest: Borrowed<'_, '_>) -> Made<RecipeId> {
         let rest = self.recipe(rest)?;
         let Some(first) = first else { return Ok(rest) };
-        let chain = modules::import(first.py(), "itertools").and_then(|it| it.getattr("chain"));
-        let callable = self.keep(chain.map_err(refused)?.as_borrowed());
+        static CHAIN: Named = Named::new("itertools", "chain");
+        let chain = CHAIN.get(first.py()).map_err(refused)?;
+        let callable = self.keep(chain.as_borrowed());
         let first = self.recipe(first.as_borrowed())?;
         let first = self.recipes.push(Recipe::Tuple([first].into()));
         let args = [first, rest].into();
@@ -683,13 +684,13 @@ impl Finish<'_> {
 
 /// `types.SimpleNamespace`.
 fn is_namespace(class: &Bound<'_, pyo3::types::PyType>) -> bool {
-    modules::import(class.py(), "types")
-        .and_then(|types| types.getattr("SimpleNamespace"))
-        .is_ok_and(|namespace| class.is(&namespace))
+    static NAMESPACE: Named = Named::new("types", "SimpleNamespace");
+    NAMESPACE.is(class.as_any().as_borrowed())
 }
 
 fn partial(py: Python<'_>) -> Made<Object<'_>> {
-    modules::import(py, "functools").and_then(|module| module.getattr("partial")).map_err(refused)
+    static PARTIAL: Named = Named::new("functools", "partial");
+    PARTIAL.get(py).cloned().map_err(refused)
 }
 
 /// `torch.return_types.max` and such: C classes over tuples that are made from one sequence.

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
+use stator_cpython::modules::Named;
 use stator_cpython::object::Borrowed;
 use stator_cpython::ops;
 use stator_graph::Value;
@@ -194,9 +195,8 @@ pub fn is_way_back(frame: &Frame<'_>) -> bool {
 
 /// Whether an object is what a custom function keeps of a call.
 fn is_context(object: Borrowed<'_, '_>) -> bool {
-    let base = heap::loaded_module(object.py(), "torch._C")
-        .and_then(|module| module.getattr("_FunctionBase").ok());
-    base.is_some_and(|base| object.is_instance(&base).unwrap_or(false))
+    static BASE: Named = Named::new("torch._C", "_FunctionBase");
+    BASE.get(object.py()).is_ok_and(|base| object.is_instance(base).unwrap_or(false))
 }
 
 impl State {

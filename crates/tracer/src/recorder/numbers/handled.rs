@@ -2,9 +2,10 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
+use stator_cpython::Result;
+use stator_cpython::modules::Named;
 use stator_cpython::object::Object;
 use stator_cpython::thread::Thread;
-use stator_cpython::{Result, modules};
 use stator_graph::{Arg, Value};
 
 use super::read_numbers::own;
@@ -23,7 +24,8 @@ impl Recorder {
         let Call { frame, callable, args, names } = call;
         let py = frame.py();
         let is_asked = args.is_empty() && names.is_none() && self.may_read(frame);
-        let is = modules::import(py, "_operator").and_then(|module| module.getattr("is_"));
+        static IS: Named = Named::new("_operator", "is_");
+        let is = IS.get(py);
         let none = Thread::current(py).handled().is_none().then_some(1_u8);
         let none = none.and_then(|one| own(&one.into_pyobject(py).ok()?.into_any()));
         let (true, Ok(is), Some(none)) = (is_asked, is, none) else {

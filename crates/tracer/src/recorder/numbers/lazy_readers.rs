@@ -5,13 +5,13 @@
 //! those that are handed to it meanwhile ([`Recorder::handed_back`]).
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyFunction;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator::{self, Calling};
 use stator_cpython::heap::types;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{modules, ops};
+use stator_cpython::ops;
 
 use super::arithmetic::Seen;
 use super::dimensions::Consuming;
@@ -136,11 +136,8 @@ impl State {
 
 /// What a C object holds, as the garbage collector finds it; of a tuple, in which `zip` and such keep iterators, its items.
 fn referents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
-    static GET_REFERENTS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = object.py();
-    let get = || modules::import(py, "gc")?.getattr("get_referents").map(Bound::unbind);
-    let found =
-        GET_REFERENTS.get_or_try_init(py, get).and_then(|get| get.bind(py).call1((object,)));
+    static GET_REFERENTS: Named = Named::new("gc", "get_referents");
+    let found = GET_REFERENTS.get(object.py()).and_then(|get| get.call1((object,)));
     let found = found.map(|found| heap::list_items(found.as_borrowed())).unwrap_or_default();
     let items = found.into_iter().flat_map(|part| {
         let is_tuple = heap::is_plain_tuple(part.as_borrowed());

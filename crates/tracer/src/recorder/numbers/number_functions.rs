@@ -4,9 +4,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp, CompareOp};
-use stator_cpython::{Raised, Result, modules};
+use stator_cpython::{Raised, Result};
 use stator_graph::{Arg, Constant, Operator};
 use stator_shapes::{
     ExprId, FloatOp, FloatUnary, LARGEST_EXPONENT, extreme_base, extreme_exponent,
@@ -450,8 +451,7 @@ impl Recorder {
         terms: &[Term],
     ) -> Option<Result<Object<'py>>> {
         let name = if is_max { "max" } else { "min" };
-        let builtins = modules::import(frame.py(), "builtins").ok()?;
-        let function = builtins.getattr(name).ok()?;
+        let function = extreme(is_max).get(frame.py()).ok()?;
         let value = match ops::call(function.as_borrowed(), args, None) {
             Ok(value) => value,
             Err(raised) => return Some(Err(raised)),
@@ -497,4 +497,11 @@ impl Recorder {
             }
         }
     }
+}
+
+/// The builtin `max`, or `min`.
+pub(super) fn extreme(is_max: bool) -> &'static Named {
+    static MAX: Named = Named::new("builtins", "max");
+    static MIN: Named = Named::new("builtins", "min");
+    if is_max { &MAX } else { &MIN }
 }

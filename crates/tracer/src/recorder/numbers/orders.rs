@@ -8,11 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyRange};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, modules, ops};
+use stator_cpython::{Result, ops};
 use stator_graph::{Arg, TextId, Value};
 
 use super::arithmetic::Term;
+use super::number_functions;
 use super::read_numbers::{are_read, own};
 use super::read_tensors::LONGEST;
 use crate::functions::{Class, Model, Numeric};
@@ -103,7 +105,8 @@ impl Recorder {
         if is_reverse {
             list.reverse().ok()?;
         }
-        let function = modules::import(py, "builtins").ok()?.getattr("sorted").ok()?;
+        static SORTED: Named = Named::new("builtins", "sorted");
+        let function = SORTED.get(py).ok()?;
         let ordered: Vec<Object<'py>> =
             list.iter().map(|item| own(&item)).collect::<Option<_>>()?;
         let ordered_list = PyList::new(py, &ordered).ok()?.into_any();
@@ -175,7 +178,7 @@ impl Recorder {
             return None;
         }
         let name = if is_max { "max" } else { "min" };
-        let extreme = modules::import(py, "builtins").ok()?.getattr(name).ok()?;
+        let extreme = number_functions::extreme(is_max).get(py).ok()?;
         let index = class.getattr("index").ok()?;
         let plain = PyList::new(py, &items).ok()?;
         let best = extreme.call1((&plain,)).ok()?;

@@ -3,10 +3,10 @@
 //! A replay in which it raises is undone, and the call runs natively; or the replay leaves by an exit, and the check
 //! is made natively. So the node says nothing of the error's class and message, which plain Python makes.
 
-use pyo3::prelude::*;
+use stator_cpython::Result;
 use stator_cpython::heap::tensor;
+use stator_cpython::modules::Named;
 use stator_cpython::object::Object;
-use stator_cpython::{Result, modules};
 
 use crate::functions::{Determined, Operation};
 use crate::raises::CHECK;
@@ -32,7 +32,8 @@ impl Recorder {
         let py = frame.py();
         let place = usize::from(heap::callable_name(callable) != FUNCTION);
         let condition = argument(args, names, place, "cond");
-        let check = modules::import(py, "torch").and_then(|torch| torch.getattr(FUNCTION));
+        static CHECK_ALL: Named = Named::new("torch", FUNCTION);
+        let check = CHECK_ALL.get(py);
         // What other backends make of such a node, nobody knows.
         let (Some(condition), Ok(check)) = (condition, check) else {
             return self.call_python(call);

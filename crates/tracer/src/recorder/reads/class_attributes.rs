@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, generic, modules, ops};
+use stator_cpython::{Result, generic, ops};
 use stator_guards::{ClassField, GuardKind, Source};
 
 use super::attributes::Found;
@@ -337,9 +338,8 @@ impl State {
 
 /// Whether this is `typing.Generic.__class_getitem__`.
 fn is_generic(found: &Object<'_>) -> bool {
-    let generic =
-        modules::import(found.py(), "typing").and_then(|typing| typing.getattr("Generic"));
-    generic.is_ok_and(|generic| {
+    static GENERIC: Named = Named::new("typing", "Generic");
+    GENERIC.get(found.py()).is_ok_and(|generic| {
         let name = pyo3::intern!(found.py(), "__class_getitem__").as_any().as_borrowed();
         generic
             .cast::<PyType>()

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use stator_cpython::heap::{tensor, types};
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::GuardKind;
 
@@ -123,9 +124,8 @@ impl State {
 
 /// Whether an object is a module of PyTorch's.
 fn is_module(object: Borrowed<'_, '_>) -> bool {
-    let class = heap::loaded_module(object.py(), "torch.nn")
-        .and_then(|module| module.getattr("Module").ok());
-    class.is_some_and(|class| object.is_instance(&class).unwrap_or(false))
+    static MODULE: Named = Named::new("torch.nn", "Module");
+    MODULE.get(object.py()).is_ok_and(|class| object.is_instance(class).unwrap_or(false))
 }
 
 /// Whether a tensor requires a gradient.

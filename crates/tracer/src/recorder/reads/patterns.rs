@@ -9,8 +9,9 @@ use pyo3::types::{PyBool, PyDict, PyString, PyTuple, PyType};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types::{self, Slot, SlotName};
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Raised, Result, generic, modules, ops};
+use stator_cpython::{Raised, Result, generic, ops};
 
 use super::abstract_classes::is_library_metaclass;
 use crate::breaks::Reason;
@@ -201,9 +202,8 @@ impl Recorder {
             let found = ops::match_class(subject, class, 0, none.as_any().as_borrowed())?;
             Ok(PyBool::new(py, found.is_some()).to_owned().into_any())
         };
-        let isinstance = modules::import(py, "builtins")
-            .and_then(|builtins| builtins.getattr("isinstance"))
-            .map_err(|error| Raised::set(py, error))?;
+        static ISINSTANCE: Named = Named::new("builtins", "isinstance");
+        let isinstance = ISINSTANCE.get(py).map_err(|error| Raised::set(py, error))?;
         let args = [subject, class];
         let call = Call::new(frame, isinstance.as_borrowed(), &args);
         let found = self.is_instance(call, native)?;
