@@ -27,6 +27,12 @@ impl<V> Sparse<V> {
         self.bits & bit(address) != 0
     }
 
+    /// As [`Sparse::may_hold`], of this map or another.
+    #[inline]
+    pub fn or_may_hold<W>(&self, other: &Sparse<W>, address: usize) -> bool {
+        (self.bits | other.bits) & bit(address) != 0
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()

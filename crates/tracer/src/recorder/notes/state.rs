@@ -239,11 +239,20 @@ impl State {
     #[inline]
     pub fn kind(&mut self, object: Borrowed<'_, '_>) -> Kind {
         let address = object.as_ptr() as usize;
-        if self.unread.may_hold(address) || self.parts.may_hold(address) {
+        if self.unread.or_may_hold(&self.parts, address) || self.enclosed.is_watching() {
+            self.look_closer(object);
+        }
+        self.kind_alone(object)
+    }
+
+    /// Reads an object that hasn't been yet, and refuses one that may not be looked at.
+    #[cold]
+    fn look_closer(&mut self, object: Borrowed<'_, '_>) {
+        let address = object.as_ptr() as usize;
+        if self.unread.or_may_hold(&self.parts, address) {
             self.read_unread(object);
         }
         self.look_enclosed(address);
-        self.kind_alone(object)
     }
 
     /// Says what instances of a type are, from here on.
