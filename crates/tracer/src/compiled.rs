@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyFunction, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use stator_cpython::generic::{self, WithoutGc};
-use stator_cpython::modules;
+use stator_cpython::modules::{self, Named};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::shortcut::Shortcut;
 use stator_cpython::thread::{Deferred, Thread};
@@ -703,11 +702,8 @@ impl Compiled {
         if let Some(limit) = self.recompile_limit {
             return Ok(limit);
         }
-        static CONFIG: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let find =
-            || Ok::<_, PyErr>(modules::import(py, "stator._config")?.getattr("config")?.unbind());
-        let config = CONFIG.get_or_try_init(py, find)?.bind(py);
-        config.getattr(pyo3::intern!(py, "recompile_limit"))?.extract()
+        static CONFIG: Named = Named::new("stator._config", "config");
+        CONFIG.get(py)?.getattr(pyo3::intern!(py, "recompile_limit"))?.extract()
     }
 
     /// From now on every call runs natively; under `fullgraph` this one raises instead.

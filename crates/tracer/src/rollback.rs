@@ -7,11 +7,10 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::heap::{tensor, twister};
-use stator_cpython::modules;
+use stator_cpython::modules::{self, Named};
 use stator_cpython::object::Borrowed;
 use stator_graph::{Arg, Graph, NodeId, NodeKind, Target};
 use stator_guards::{GlobalState, Guard, GuardKind, Value};
@@ -34,11 +33,8 @@ pub fn generators(py: Python<'_>) -> PyResult<Option<Generators>> {
     if stator_cpython::heap::torch::get(py).is_none() {
         return Ok(Some(Vec::new()));
     }
-    static DEFAULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let default = DEFAULT.get_or_try_init(py, || {
-        modules::import(py, "torch")?.getattr("default_generator").map(Bound::unbind)
-    })?;
-    let mut found = vec![default.clone_ref(py)];
+    static DEFAULT: Named = Named::new("torch", "default_generator");
+    let mut found = vec![DEFAULT.get(py)?.clone().unbind()];
     found.extend(accelerator::generators(py)?.into_iter().map(Bound::unbind));
     save(py, &found)
 }

@@ -11,8 +11,9 @@ use rustc_hash::FxHashSet;
 use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{constant, container, types};
+use stator_cpython::modules::{self, Named};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, generic, modules};
+use stator_cpython::{Result, generic};
 use stator_guards::Text;
 
 use super::kinds::Descriptor;
@@ -121,10 +122,9 @@ pub fn stores_in_order(dict: Borrowed<'_, '_>, deletes: bool) -> bool {
 
 /// Whether a method is the one that `OrderedDict` has of this name.
 fn is_of_ordered_dict(method: Borrowed<'_, '_>, name: &str) -> bool {
-    loaded_module(method.py(), "collections")
-        .and_then(|module| module.getattr("OrderedDict").ok())
-        .and_then(|class| class.getattr(name).ok())
-        .is_some_and(|own| own.is(&*method))
+    static CLASS: Named = Named::new("collections", "OrderedDict");
+    let own = CLASS.get(method.py()).and_then(|class| class.getattr(name));
+    own.is_ok_and(|own| own.is(&*method))
 }
 
 /// Whether an object is an `OrderedDict`, or an instance of a subclass.
@@ -533,16 +533,8 @@ pub fn is_field_of_items(member: Borrowed<'_, '_>) -> bool {
 
 /// Whether an object is a named tuple's field.
 pub fn is_tuple_getter(object: Borrowed<'_, '_>) -> bool {
-    use pyo3::sync::PyOnceLock;
-    static TYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = object.py();
-    TYPE.get_or_init(py, || {
-        let found =
-            modules::import(py, "_collections").and_then(|module| module.getattr("_tuplegetter"));
-        found.map_or_else(|_| py.None(), Bound::unbind)
-    })
-    .bind(py)
-    .is(object.get_type().as_any())
+    static TYPE: Named = Named::new("_collections", "_tuplegetter");
+    TYPE.is(object.get_type().as_any().as_borrowed())
 }
 
 /// Whether an object is a method descriptor or slot wrapper of a C type.

@@ -2,10 +2,11 @@
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, modules};
 use stator_graph::{Arg, NodeId, StackId, Value};
 
 use crate::breaks::Reason;
@@ -173,7 +174,8 @@ impl Recorder {
             Label::Ends => None,
         };
         let known = |name: &str| {
-            let profiler = modules::import(py, "torch")?.getattr("ops")?.getattr("profiler")?;
+            static OPS: Named = Named::new("torch", "ops");
+            let profiler = OPS.get(py)?.getattr("profiler")?;
             let entered = profiler.getattr("_record_function_enter_new");
             if name.is_empty() {
                 entered

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::abc;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source};
 
@@ -49,16 +50,22 @@ fn has_registrations(meta: &Bound<'_, PyType>) -> bool {
     if stator_cpython::heap::types::is_immutable(meta.as_borrowed()) {
         return false;
     }
-    !asks_type(&full_name(meta))
+    !asks_type(meta)
 }
 
 fn full_name(meta: &Bound<'_, PyType>) -> String {
     meta.fully_qualified_name().map_or_else(|_| String::new(), |name| name.to_string())
 }
 
-/// Whether the metaclass of this name has an `__instancecheck__` that depends on types alone, and no registrations.
-fn asks_type(meta: &str) -> bool {
-    meta == "enum.EnumType" || meta.starts_with("torch.")
+/// Whether a metaclass has an `__instancecheck__` that depends on types alone, and no registrations.
+fn asks_type(meta: &Bound<'_, PyType>) -> bool {
+    static USUAL: [Named; 3] = [
+        Named::new("enum", "EnumType"),
+        Named::new("torch._C", "_TensorMeta"),
+        Named::new("torch.nn.parameter", "_ParameterMeta"),
+    ];
+    let class = meta.as_any().as_borrowed();
+    USUAL.iter().any(|usual| usual.is(class)) || full_name(meta).starts_with("torch.")
 }
 
 /// Whether a metaclass is one whose `__instancecheck__` depends on types alone.
@@ -66,6 +73,6 @@ pub(in crate::recorder) fn is_library_metaclass(meta: &Bound<'_, PyType>) -> boo
     if meta.is(meta.py().get_type::<PyType>()) {
         return false;
     }
-    let name = full_name(meta);
-    name == "abc.ABCMeta" || asks_type(&name)
+    static ABSTRACT: Named = Named::new("abc", "ABCMeta");
+    ABSTRACT.is(meta.as_any().as_borrowed()) || asks_type(meta)
 }
