@@ -6,7 +6,7 @@ use std::rc::Rc;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use stator_cpython::object::Borrowed;
+use stator_cpython::object::{Borrowed, references};
 
 /// What decides over one trace.
 #[derive(Clone, Default)]
@@ -67,6 +67,21 @@ impl Carried {
     #[must_use]
     pub fn plain_of(&self, number: Borrowed<'_, '_>) -> Option<&Py<PyAny>> {
         self.plain.get(&(number.as_ptr() as usize)).map(|(_, plain)| plain)
+    }
+
+    /// Forgets what nobody else holds: a loop makes such objects in each round.
+    pub fn forget_dead(&mut self, py: Python<'_>) {
+        self.plain.retain(|_, (own, _)| references(own.bind_borrowed(py)) > 1);
+    }
+
+    /// Remembers also what plain Python would have in the places of these.
+    pub fn add_plain(&mut self, py: Python<'_>, others: &Self) {
+        let pairs = others.plain.iter();
+        self.plain.extend(
+            pairs.map(|(address, (own, plain))| {
+                (*address, (own.clone_ref(py), plain.clone_ref(py)))
+            }),
+        );
     }
 
     /// What of it a trace has to know that takes nothing as a symbol.

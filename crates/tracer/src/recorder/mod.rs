@@ -107,6 +107,8 @@ pub struct Recorder {
     links: links::Links,
     /// What was symbolic when the trace before this one broke.
     carried: RefCell<Carried>,
+    /// What plain Python would have in the places of all objects that frames at breaks of this call were left with.
+    left_with: RefCell<Carried>,
     /// The frame that waits for C code which reads what Python code called from there returns.
     consumer: Cell<usize>,
     /// The frame that waits for C code which only keeps what a generator yields.
@@ -361,6 +363,7 @@ impl Recorder {
             has_leaked: Cell::new(false),
             links: links::Links::default(),
             carried: RefCell::default(),
+            left_with: RefCell::default(),
             consumer: Cell::new(0),
             collecting: RefCell::default(),
             handled_at_entry,

@@ -54,8 +54,7 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn plain(&self, held: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-        let carried = self.carried.try_borrow().ok()?;
-        carried.plain_of(held).map(|plain| plain.bind(held.py()).clone())
+        self.plain_left(held)
     }
 
     fn takes_keys(&self, frame: &Frame<'py>, values: &[Borrowed<'_, 'py>]) {

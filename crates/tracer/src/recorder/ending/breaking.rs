@@ -157,8 +157,24 @@ impl Recorder {
             let chain: Chain<'_> =
                 standing.iter().map(|standing| standing.waiting.clone()).collect();
             let values = roots(&chain, None);
-            *self.carried.borrow_mut() = self.state.borrow_mut().symbolic_among(&values);
+            let carried = self.state.borrow_mut().symbolic_among(&values);
+            if let Some(standing) = standing.first() {
+                let py = standing.waiting.frame.py();
+                let mut left_with = self.left_with.borrow_mut();
+                left_with.forget_dead(py);
+                left_with.add_plain(py, &carried);
+            }
+            *self.carried.borrow_mut() = carried;
         }
+    }
+
+    /// What plain Python would have in the place of an object that a frame at a break was left with.
+    pub(in crate::recorder) fn plain_left<'py>(
+        &self,
+        held: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let left_with = self.left_with.try_borrow().ok()?;
+        left_with.plain_of(held).map(|plain| plain.bind(held.py()).clone())
     }
 
     /// Ends the trace before a call, and makes it: what is called may keep its arguments, so it gets the objects that plain
@@ -170,13 +186,8 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Raising<Object<'py>> {
         self.stop(call.frame, reason, detail);
-        let py = call.frame.py();
-        let given: Vec<Option<Object<'py>>> = {
-            let carried = self.carried.borrow();
-            let plain =
-                |arg: &Borrowed<'_, 'py>| carried.plain_of(*arg).map(|it| it.bind(py).clone());
-            call.args.iter().map(plain).collect()
-        };
+        let given: Vec<Option<Object<'py>>> =
+            call.args.iter().map(|arg| self.plain_left(*arg)).collect();
         let pairs = call.args.iter().zip(&given);
         let args: Args<'_, 'py> =
             pairs.map(|(arg, given)| given.as_ref().map_or(*arg, |it| it.as_borrowed())).collect();
@@ -413,7 +424,8 @@ impl Recorder {
         self.watching.set(is_known);
         *self.point.borrow_mut() = Some(point.clone());
         *self.gc.borrow_mut() = Some(WithoutGc::new(py));
-        let carried = self.carried.take();
+        let mut carried = self.carried.take();
+        carried.add_plain(py, &self.left_with.borrow());
         let policy = if is_known {
             Policy::default().carrying(carried.without_symbols())
         } else {

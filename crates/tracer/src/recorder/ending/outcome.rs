@@ -100,8 +100,9 @@ pub fn record<'py>(
     drop(deferred);
     let result = recorder.evaluating(py, || ops::call_ex(function, args, kwargs));
     let mut lists = PlainLists::default();
-    let plain = |value| recorder.state.borrow().plain_result(value, &mut lists);
-    let plain = || result.as_ref().ok().and_then(plain);
+    let mut plain = |value| recorder.state.borrow().plain_result(value, &mut lists);
+    let left = |value: &Object<'py>| recorder.plain_left(value.as_borrowed());
+    let plain = || result.as_ref().ok().and_then(|value| plain(value).or_else(|| left(value)));
     let plain = recorder.guarded(py, plain).flatten();
     recorder.close(py, result.as_ref().ok().map(|value| value.as_borrowed()));
     // The result is there: what fails now isn't the call.

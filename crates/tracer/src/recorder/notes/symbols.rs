@@ -138,6 +138,8 @@ pub struct Symbols {
     pub originals: FxHashMap<usize, Py<PyAny>>,
     /// Texts that spell numbers, by address: who reads one reads those.
     pub texts: FxHashMap<usize, Text>,
+    /// What texts were found in by a number, by address.
+    pub tables: FxHashMap<usize, Table>,
     pub marked: Vec<Marked>,
     pub data_sizes: DataSizes,
     /// Whether numbers were read from tensors.
@@ -157,6 +159,20 @@ pub struct Text {
     /// How it is made again. `None`: nobody knows, so the numbers are fixed where it's kept.
     pub spelling: Option<Rc<Spelling>>,
     pub node: Option<NodeId>,
+}
+
+/// Texts by numbers, from `first` on and before `end`.
+pub struct Table {
+    pub first: i64,
+    pub end: i64,
+    /// What nodes look into.
+    pub copy: Py<PyAny>,
+}
+
+impl Table {
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self { first: self.first, end: self.end, copy: self.copy.clone_ref(py) }
+    }
 }
 
 /// What makes a text.

@@ -6,7 +6,7 @@
 //! compute with them: the result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
-//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, `sums` adds them as `sum` does, and `texts` makes texts of them; `tensor_texts` those of tensors with one element. `tensors` are their nodes, and what holds them.
+//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, `sums` adds them as `sum` does, and `texts` makes texts of them; `tensor_texts` those of tensors with one element, and `tables` has those that are found by a number. `tensors` are their nodes, and what holds them.
 
 pub(super) mod arithmetic;
 pub(super) mod clocks;
@@ -26,6 +26,7 @@ pub(super) mod read_tensors;
 pub(super) mod strides;
 pub(super) mod sums;
 pub(super) mod symbols;
+pub(super) mod tables;
 pub(super) mod tensor_texts;
 pub(super) mod tensors;
 pub(super) mod texts;

@@ -8,7 +8,7 @@
 //! A number becomes a node of the graph when an operation or the result needs it there.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stator_cpython::generic;
@@ -517,7 +517,8 @@ impl State {
         let mut carried = crate::policy::Carried::default();
         for &object in objects {
             let address = object.as_ptr() as usize;
-            let plain = heap::is_number(object).then(|| self.plain(&object.to_owned())).flatten();
+            let may_be_own = heap::is_number(object) || object.is_exact_instance_of::<PyString>();
+            let plain = may_be_own.then(|| self.plain(&object.to_owned())).flatten();
             if let Some(plain) = plain.filter(|plain| !plain.is(object)) {
                 let own = object.to_owned().unbind();
                 carried.plain.insert(address, (own, plain.unbind()));

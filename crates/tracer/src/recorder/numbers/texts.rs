@@ -344,7 +344,7 @@ impl Recorder {
     }
 
     /// The object that a text is from here on: what nodes give.
-    fn carry<'py>(
+    pub(super) fn carry<'py>(
         &self,
         frame: &Frame<'py>,
         spelling: Spelling,
@@ -483,7 +483,7 @@ impl State {
     }
 
     /// A C function of values as the graph calls it.
-    fn value_function(&mut self, callable: Borrowed<'_, '_>) -> Target {
+    pub(super) fn value_function(&mut self, callable: Borrowed<'_, '_>) -> Target {
         let name = callable.getattr("__qualname__").map(|name| heap::text(name.as_borrowed()));
         self.function_target(callable, format!("builtins.{}", name.unwrap_or_default()))
     }

@@ -59,6 +59,9 @@ impl Recorder {
         {
             return self.get_item(frame, owner, key.as_borrowed());
         }
+        if let Some(text) = self.text_at(frame, owner, key) {
+            return text;
+        }
         if kind != Kind::Tensor {
             self.concrete(frame, &[key], "an index or key");
             self.guard_key(frame, &[key]);
