@@ -14,6 +14,9 @@ pub const GRAD: &str = "through_python.grad";
 /// The name of nodes that are checkpoints.
 pub const CHECKPOINT: &str = "through_python.checkpoint";
 
+/// The name of nodes that are transforms of `torch.func`.
+pub const TRANSFORM: &str = "through_python.transform";
+
 /// The name of nodes that end a label of profilers.
 pub const LABEL_END: &str = "torch.record_function_exit";
 

@@ -36,6 +36,8 @@ pub struct Torch {
     pub(super) ordinary_keys: u64,
     /// Key set bits of tensors that Python code dispatches.
     pub(super) python_keys: u64,
+    /// Key set bits of the tensors by which `torch.func` stands for others.
+    pub(super) wrapper_keys: u64,
     /// Further kinds of tensors: the bits that only they have, and a word for them.
     pub(super) kinds: Vec<(u64, &'static str)>,
 }
@@ -228,6 +230,7 @@ impl Torch {
             ])? & !dense,
             ordinary_keys: ordinary,
             python_keys: keys(&["Python", "PythonTLSSnapshot"])?,
+            wrapper_keys: keys(&["FuncTorchBatched", "FuncTorchGradWrapper"])?,
             kinds,
         };
         (this.essential, this.offsets) = tensor::search(py, torch, &this).unwrap_or_default();

@@ -115,6 +115,16 @@ pub fn is_ordinary(object: Any<'_, '_>, stands_in: bool) -> bool {
     beyond == Some(0) || stands_in && beyond.is_some_and(|keys| keys & !torch.python_keys == 0)
 }
 
+/// Whether a tensor stands for another one within a transform of `torch.func`, and is ordinary but for that.
+#[must_use]
+pub fn is_transformed(object: Any<'_, '_>) -> bool {
+    let Some(torch) = torch::get(object.py()) else { return false };
+    key_set(torch, object).is_some_and(|keys| {
+        let beyond = keys & !torch.ordinary_keys;
+        beyond != 0 && beyond & !torch.wrapper_keys == 0
+    })
+}
+
 /// A word for what makes a tensor no ordinary one.
 #[must_use]
 pub fn unusual(object: Any<'_, '_>) -> Option<&'static str> {

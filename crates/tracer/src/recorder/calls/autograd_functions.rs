@@ -86,7 +86,7 @@ impl Recorder {
             Ok(lent)
         });
         let name = format!("{}.apply", heap::name_of(class));
-        let target = |state: &mut State| state.function_target(callable, name.clone());
+        let target = |state: &mut State| state.seen_target(callable, name.clone());
         let result = self.operation(frame, target, args, None, || {
             let result =
                 self.enclose(frame, &name, given, || ops::call(bound.as_borrowed(), given, None))?;

@@ -47,7 +47,7 @@ impl Recorder {
             args.iter().try_for_each(|arg| state.give(*arg, frame).map(drop))
         })?;
         let checkpoint = checkpoint.as_borrowed();
-        let target = |state: &mut State| state.function_target(checkpoint, CHECKPOINT.to_owned());
+        let target = |state: &mut State| state.seen_target(checkpoint, CHECKPOINT.to_owned());
         let result = self.operation(frame, target, args, names, || {
             let run = || ops::call(checkpoint, args, names);
             let before = self.state.borrow().graph.len();

@@ -76,7 +76,8 @@ impl Recorder {
             None if self.is_allowed_by_torch(function) => return Some(self.call_as_node(call)),
             None => {
                 if known.is_some_and(|known| known.is_machinery) {
-                    if let Some(result) = self.call_autograd_function(call) {
+                    let taken = self.call_autograd_function(call);
+                    if let Some(result) = taken.or_else(|| self.call_transform(call)) {
                         return Some(result);
                     }
                     self.stop(frame, Reason::Machinery, machinery::name(function));

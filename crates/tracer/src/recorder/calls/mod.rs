@@ -29,3 +29,4 @@ pub(super) mod programs;
 pub(super) mod signatures;
 pub(super) mod special;
 pub(super) mod symbolic;
+pub(super) mod transforms;

@@ -75,9 +75,13 @@ impl State {
             return Err((Reason::OutsideWrite, "an item of a dictionary under a slice".into()));
         }
         let key = self.objects.canonical(key);
-        let present = heap::dict_get(dict, key.as_borrowed()).is_some();
-        if !present || deletes {
+        let held = heap::dict_get(dict, key.as_borrowed());
+        if held.is_none() || deletes {
             self.rekey(dict)?;
+        }
+        if self.enclosed.is_on() {
+            let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
+            self.enclosed.write_entry(slot, held.as_ref().map(Bound::as_borrowed));
         }
         self.objects.intern(key.as_borrowed());
         self.written.add_dict(dict.as_ptr() as usize);

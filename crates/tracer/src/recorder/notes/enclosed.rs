@@ -6,13 +6,13 @@
 //! itself. An object that it has written to is out of bounds for the rest of the trace.
 
 use pyo3::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::modules::Named;
 use stator_cpython::object::Borrowed;
 use stator_cpython::ops;
-use stator_graph::Value;
+use stator_graph::{ObjectId, Target, Value};
 
 use super::heap;
 use super::inputs::graph_meta;
@@ -32,12 +32,16 @@ pub struct Enclosed {
     pub(in crate::recorder) written: FxHashSet<usize>,
     /// The parts that such code has written.
     pub(in crate::recorder) left: Vec<Slot>,
+    /// What stood in entries of dictionaries that such code has written, before its first write there.
+    before: FxHashMap<Slot, Option<Py<PyAny>>>,
     /// What it was given and has changed, by address: only such code may look at it.
     pub(in crate::recorder) changed: FxHashSet<usize>,
     /// Tensors that the nodes are given, by address.
     pub(in crate::recorder) given: FxHashSet<usize>,
     /// Tensors that the node whose code ended last has given back as it got them, by address.
     pub(in crate::recorder) given_back: FxHashSet<usize>,
+    /// What nodes call whose code was looked at: it draws no number of Python's.
+    seen: FxHashSet<ObjectId>,
     /// Whether going back may lead to such code.
     has_functions: bool,
     /// How many nodes' code ran when one began to compute gradients; none: none does.
@@ -76,6 +80,20 @@ impl Enclosed {
     pub fn hides(&self, address: usize) -> bool {
         self.is_watching()
             && (self.written.contains(&address) || !self.is_on() && self.changed.contains(&address))
+    }
+
+    /// Such code is about to write an entry of a dictionary.
+    pub fn write_entry(&mut self, slot: Slot, value: Option<Borrowed<'_, '_>>) {
+        self.before.entry(slot).or_insert_with(|| value.map(|value| value.to_owned().unbind()));
+    }
+
+    /// Such code has ended. Whether what stands in an entry that it has written is what stood there before: a replay
+    /// leaves it so, too.
+    pub fn is_restored(&mut self, slot: &Slot, value: Option<Borrowed<'_, '_>>) -> bool {
+        match (self.before.remove(slot), value) {
+            (Some(Some(before)), Some(value)) => value.is(before.bind(value.py())),
+            _ => false,
+        }
     }
 
     /// The parts that such code has written.
@@ -178,6 +196,12 @@ impl State {
                     self.enclose_argument(item.as_borrowed());
                 }
             }
+            Kind::Dict | Kind::List if self.is_transforming() && self.source(object).is_none() => {
+                self.set_fresh(object);
+                for item in heap::children(object) {
+                    self.enclose_argument(item.as_borrowed());
+                }
+            }
             Kind::Object if self.origin(object).is_none() && is_context(object) => {
                 self.set_fresh(object);
             }
@@ -202,12 +226,39 @@ fn is_context(object: Borrowed<'_, '_>) -> bool {
 impl State {
     /// Whether code of the program's own is a node of the graph.
     pub(in crate::recorder) fn has_users_nodes(&self) -> bool {
+        self.has_node(|call| call.is_users())
+    }
+
+    /// As [`State::has_users_nodes`], of code that nobody has looked at.
+    pub(in crate::recorder) fn has_unseen_nodes(&self) -> bool {
+        self.has_node(|call| call.is_users() && !self.is_seen(call.target))
+    }
+
+    fn has_node(&self, is_it: impl Fn(NodeCall<'_>) -> bool) -> bool {
         // Functions of numbers are none.
-        let is_users = |id, value| {
+        let is_one = |id, value| {
             !matches!(value, Value::Integer | Value::Float | Value::Text)
-                && NodeCall::of(&self.graph, id).is_some_and(|it| it.is_users())
+                && NodeCall::of(&self.graph, id).is_some_and(&is_it)
         };
-        self.graph.nodes().any(|(id, node)| is_users(id, node.value))
+        self.graph.nodes().any(|(id, node)| is_one(id, node.value))
+    }
+
+    /// Whether the code of a node is looked at while it is recorded.
+    pub(in crate::recorder) fn is_seen(&self, target: Target) -> bool {
+        matches!(target, Target::Function { object, .. } if self.enclosed.seen.contains(&object))
+    }
+
+    /// The target of nodes whose code is looked at while it is recorded.
+    pub(in crate::recorder) fn seen_target(
+        &mut self,
+        function: Borrowed<'_, '_>,
+        name: String,
+    ) -> Target {
+        let target = self.function_target(function, name);
+        if let Target::Function { object, .. } = target {
+            self.enclosed.seen.insert(object);
+        }
+        target
     }
 }
 
@@ -234,5 +285,5 @@ pub struct Begun {
     pub(in crate::recorder) outer_given: FxHashSet<usize>,
 }
 
-/// How many warnings were given, locks taken, classes written, and such.
-pub(in crate::recorder) type Others = (usize, usize, usize, usize, bool);
+/// How many warnings were given, locks taken, classes written, words drawn, and such.
+pub(in crate::recorder) type Others = (usize, usize, usize, usize, usize);

@@ -73,6 +73,8 @@ pub struct Kinds {
     /// The types met last, by some bits of their addresses: most questions end here.
     recent: [(usize, Kind); RECENT],
     native_state: FxHashMap<usize, bool>,
+    /// How many transforms of `torch.func` run, one within the other: what stands for a tensor there is one.
+    transforms: usize,
 }
 
 const RECENT: usize = 128;
@@ -297,6 +299,7 @@ impl Kinds {
             by_type: FxHashMap::default(),
             recent: [(0, Kind::Opaque); RECENT],
             native_state: FxHashMap::default(),
+            transforms: 0,
         })
     }
 
@@ -326,10 +329,28 @@ impl Kinds {
             // Other tensors hold what no guard compares: each use of one is a break.
             Kind::Tensor if !tensor::is_ordinary(object, false) => {
                 let stands_in = self.by_type.get(&address) == Some(&Kind::Tensor);
-                if stands_in && tensor::is_ordinary(object, true) { kind } else { Kind::Opaque }
+                let is_known = stands_in && tensor::is_ordinary(object, true)
+                    || self.transforms > 0 && tensor::is_transformed(object);
+                if is_known { kind } else { Kind::Opaque }
             }
             _ => kind,
         }
+    }
+
+    /// A transform of `torch.func` begins.
+    pub fn begin_transform(&mut self) {
+        self.transforms += 1;
+    }
+
+    /// The innermost transform has ended.
+    pub fn end_transform(&mut self) {
+        self.transforms = self.transforms.saturating_sub(1);
+    }
+
+    /// Whether a transform runs.
+    #[inline]
+    pub fn is_transforming(&self) -> bool {
+        self.transforms > 0
     }
 
     /// Says what the instances of the type at an address are.

@@ -21,6 +21,21 @@ const FOLLOWED: &[&str] = &["nn/", "functional.py"];
 /// What stands in such a folder, and is PyTorch's own: the function that module hooks are set on.
 const OWN: &str = "nn/modules/_functions.py";
 
+/// Folders of operations written in Python, which PyTorch's C code calls where it has none of its own.
+const DECOMPOSED: &[&str] = &["_decomp/", "_prims/", "_prims_common/", "_refs/"];
+
+/// What `torch.func` gives, and what it is given a function with: such a function runs the program's own.
+const TRANSFORMS: &[(&str, &[&str])] = &[
+    (
+        "_functorch/apis.py",
+        &["grad.<locals>.wrapper", "grad_and_value.<locals>.wrapper", "vmap.<locals>.wrapped"],
+    ),
+    (
+        "_functorch/eager_transforms.py",
+        &["jacfwd.<locals>.wrapper_fn", "jacrev.<locals>.wrapper_fn", "jvp"],
+    ),
+];
+
 /// A file, as far as this tells.
 enum Place<'a> {
     /// One of PyTorch's, by its path in there.
@@ -60,12 +75,25 @@ impl Recorder {
             Place::Torch(_) if is_way_back(frame) => is_own_way_back(frame),
             Place::Torch(file) => {
                 BETWEEN.contains(&file) && !is_sequential(&frame.code())
+                    || is_listed(file, &text(frame.code().qualname()))
+                    || DECOMPOSED.iter().any(|folder| file.starts_with(folder))
                     || !is_followed(file) && is_called()
             }
             Place::Standard => is_called(),
-            Place::Elsewhere => false,
+            Place::Elsewhere => is_named_tuples(frame) && is_called(),
         }
     }
+}
+
+fn is_listed(file: &str, qualname: &str) -> bool {
+    let listed = TRANSFORMS.iter().find(|(known, _)| *known == file);
+    listed.is_some_and(|(_, names)| names.contains(&qualname))
+}
+
+/// Whether a function of this file and name is one of [`TRANSFORMS`].
+pub fn is_transform(file: &str, qualname: &str) -> bool {
+    let within = within_torch(file).and_then(|file| file.strip_prefix("torch/"));
+    within.is_some_and(|file| is_listed(file, qualname))
 }
 
 fn is_followed(file: &str) -> bool {
@@ -79,6 +107,13 @@ pub fn is_looked_at(code: &Code<'_>) -> bool {
         Place::Standard => false,
         Place::Elsewhere => true,
     }
+}
+
+/// Whether a frame is that of `__new__` of a named tuple, which the standard library makes of a text.
+fn is_named_tuples(frame: &Frame<'_>) -> bool {
+    let name = || frame.globals().get_item(pyo3::intern!(frame.py(), "__name__")).ok();
+    text(frame.code().filename()) == "<string>"
+        && name().is_some_and(|name| text(name.as_borrowed()).starts_with("namedtuple_"))
 }
 
 /// Whether code is that of `checkpoint_sequential`, which makes functions that it checkpoints.

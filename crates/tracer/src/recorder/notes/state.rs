@@ -260,6 +260,17 @@ impl State {
         self.kinds.set(ty.as_ptr() as usize, kind);
     }
 
+    /// The kinds, for what changes them.
+    pub fn kinds_mut(&mut self) -> &mut Kinds {
+        &mut self.kinds
+    }
+
+    /// Whether a transform of `torch.func` runs.
+    #[inline]
+    pub fn is_transforming(&self) -> bool {
+        self.kinds.is_transforming()
+    }
+
     /// The kind of an object whose contents nobody looks at.
     #[inline]
     pub fn kind_alone(&mut self, object: Borrowed<'_, '_>) -> Kind {

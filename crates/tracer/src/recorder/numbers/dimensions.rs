@@ -564,6 +564,17 @@ impl State {
         Arg::Opaque
     }
 
+    /// What an operation was given that is part of a transform: nobody follows the sizes of what stands for a tensor there.
+    pub fn fix_transformed(&mut self, given: &Given<'_>) {
+        let why = "a transform's function";
+        for arg in &given.args {
+            self.fix_sizes_in(arg.as_borrowed(), why);
+            if !arg.is_instance_of::<PyFloat>() {
+                self.fix(arg.as_borrowed(), why);
+            }
+        }
+    }
+
     /// Fixes the sizes of every tensor in an object.
     fn fix_sizes_in(&mut self, object: Borrowed<'_, '_>, why: &str) {
         heap::any_within(object, super::arithmetic::DEPTH, &mut |part| {

@@ -90,8 +90,7 @@ impl Recorder {
             (true, true) => BACKWARD,
             (false, true) => GRAD,
         };
-        let target =
-            |state: &mut State| state.function_target(bound.as_borrowed(), text.to_owned());
+        let target = |state: &mut State| state.seen_target(bound.as_borrowed(), text.to_owned());
         if through_python {
             self.note(frame, |state| state.write_early(frame));
         }

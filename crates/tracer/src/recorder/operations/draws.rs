@@ -96,7 +96,7 @@ impl State {
         let Some(source) = self.source(generator) else {
             return refuse("of a generator that the function made");
         };
-        if self.has_users_nodes() {
+        if self.has_unseen_nodes() {
             return refuse("behind code of the program's own, which may have drawn");
         }
         let drawn = self.claims.draws.as_ref();
@@ -164,9 +164,12 @@ impl State {
             return Ok(());
         }
         let name = call.name();
-        Err(match self.claims.draws {
-            Some(_) => (Reason::RandomNumber, format!("before {name}, which may draw another")),
-            None => (Reason::Lock, format!("before {name}, which may take it")),
-        })
+        if !self.claims.locks.is_empty() {
+            return Err((Reason::Lock, format!("before {name}, which may take it")));
+        }
+        if self.is_seen(target) {
+            return Ok(());
+        }
+        Err((Reason::RandomNumber, format!("before {name}, which may draw another")))
     }
 }

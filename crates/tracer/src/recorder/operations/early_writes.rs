@@ -152,6 +152,7 @@ impl State {
         }
         let write =
             Early::function(py).map_err(|error| (Reason::Unsupported, error.to_string()))?;
+        self.seen_target(write.as_borrowed(), EARLY.into());
         let node = self.called(frame, write.as_borrowed(), EARLY.into(), &args);
         self.graph.set_value(node, Value::Nothing);
         if part == Early::Added

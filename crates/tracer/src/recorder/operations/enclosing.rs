@@ -70,7 +70,7 @@ pub(super) fn tensors_in<'py>(
 ) {
     match state.kind_alone(object) {
         Kind::Tensor => found.push(object.to_owned()),
-        Kind::Tuple | Kind::List => {
+        Kind::Tuple | Kind::List | Kind::Dict => {
             for item in heap::children(object) {
                 tensors_in(state, item.as_borrowed(), found);
             }
@@ -124,7 +124,7 @@ impl State {
             written.classes().len(),
             claims.locks.len(),
             self.inference.len(),
-            claims.draws.is_some(),
+            claims.draws.as_ref().map_or(0, |(_, draws)| 1 + draws.words() as usize),
         )
     }
 
@@ -137,7 +137,18 @@ impl State {
         // What the code itself has made is no part of the graph.
         self.given.withdraw(begun.nodes);
         self.enclosed.changed.extend(self.given.changed(py));
+        let rekeyed: FxHashSet<usize> = self.written.rekeyed().keys().copied().collect();
         for effect in self.written.withdraw(begun.parts) {
+            if let Part::Item { key, .. } = &effect.part {
+                let dict = effect.object.bind_borrowed(py);
+                let held = heap::dict_get(dict, key.bind_borrowed(py));
+                let held = held.as_ref().map(Bound::as_borrowed);
+                if self.enclosed.is_restored(&effect.slot(), held)
+                    && !rekeyed.contains(&effect.slot().0)
+                {
+                    continue;
+                }
+            }
             if matches!(effect.part, Part::Context | Part::Reset(_) | Part::ClassAttribute(_)) {
                 return refuse();
             }

@@ -299,6 +299,11 @@ impl Operations for Recorder {
                 if let Some(sized) = sized {
                     state.begin_data_sizes(sized, args, object.as_borrowed())?;
                 } else if let Some(given) = &given
+                    && state.is_transforming()
+                    && state.enclosed.is_on()
+                {
+                    state.fix_transformed(given);
+                } else if let Some(given) = &given
                     && !state.take_sizes(object.as_borrowed())
                 {
                     let name = state.operation_name(target);
