@@ -56,8 +56,10 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         if !is_lazy(self.run.peek(1)) {
             return Ok(self.run.unpack(before, after)?);
         }
+        // It is kept till C code has let go of what it gave.
+        let operand = self.run.peek(1).to_owned();
         let Self { sites, run, frame, .. } = self;
-        Ok(sites.calls_back(frame, || run.unpack(before, after))?)
+        Ok(sites.collects(frame, operand.as_borrowed(), || run.unpack(before, after))?)
     }
 
     pub(super) fn unpack_sequence(&mut self, count: usize) -> Done {

@@ -396,7 +396,7 @@ pub trait Sites<'py>: Sized {
     fn calls_back<T>(&self, frame: &Frame<'py>, run: impl FnOnce() -> Result<T>) -> Result<T> {
         run()
     }
-    /// As [`Sites::calls_back`], of C code that only keeps what the operand gives (`LIST_EXTEND`).
+    /// As [`Sites::calls_back`], of C code that only keeps what the operand gives (`LIST_EXTEND`, `UNPACK_SEQUENCE`).
     fn collects<T>(
         &self,
         frame: &Frame<'py>,

@@ -318,6 +318,7 @@ pub const PYTHON: &[Row] = &[
     row("bisect", "bisect_left", Pure, NONE).of_numbers(Place { behind: false }),
     row("bisect", "insort insort_left insort_right", Modelled(Insort), ORDERS),
     row("posix", "fspath", Pure, NONE),
+    row("_pickle", "dumps", Pure, NONE),
     row("_json", "encode_basestring encode_basestring_ascii", Pure, NONE),
     row("re", "_compile", Pure, NONE),
     row("re:Pattern", "split findall match search fullmatch finditer", Pure, NONE),

@@ -68,7 +68,7 @@ const SWITCHES: &str = "set_grad_enabled set_autocast_enabled set_autocast_dtype
     allclose contains equal is_nonzero retain_grad";
 
 /// They raise if an index is out of range.
-const INDEXED: &str = "getitem setitem embedding gather scatter scatter_add scatter_reduce index_select index_add index_copy \
+const INDEXED: &str = "getitem setitem cross_entropy nll_loss embedding gather scatter scatter_add scatter_reduce index_select index_add index_copy \
     index_fill index_put index_reduce take take_along_dim put";
 
 /// They raise if integers are divided by zero, or given negative powers.

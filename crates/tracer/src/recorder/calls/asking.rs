@@ -7,6 +7,7 @@ use stator_cpython::{Result, generator, ops};
 
 use crate::functions::{Class, Model, Traits};
 use crate::recorder::Recorder;
+use crate::recorder::calls::by_keys::takes_items;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -56,6 +57,7 @@ impl Recorder {
         // Nobody reads a container for that.
         let mut may_ask = |arg: Borrowed<'_, '_>| match state.kind_alone(arg) {
             Kind::Function | Kind::Method | Kind::Partial => true,
+            Kind::Builtin | Kind::Object => state.has_symbols() && takes_items(arg),
             Kind::List | Kind::Tuple if compares => {
                 let first = heap::children(arg).into_iter().next();
                 first.is_some_and(|first| state.kind_alone(first.as_borrowed()) == Kind::Tensor)

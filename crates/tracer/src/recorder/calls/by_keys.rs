@@ -14,7 +14,7 @@ use crate::breaks::Reason;
 use crate::functions::Numeric;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Calls, Ends};
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::numbers::orders::known_flag;
@@ -58,7 +58,10 @@ impl Recorder {
                 _ => return None,
             }
         }
-        let key = key.filter(|key| self.kind(*key) == Kind::Function)?;
+        let key = key.filter(|key| self.may_be_key(*key, is_sort))?;
+        if is_sort && self.kind(*sequence) == Kind::Iterator {
+            return self.sorted_iterator(call, *sequence);
+        }
         let items = match self.listed(frame, *sequence)? {
             Ok(items) => items,
             Err(raised) => return Some(Err(raised)),
@@ -67,6 +70,33 @@ impl Recorder {
             None => self.sorted_by(frame, key, &items, is_reverse),
             Some(op) => self.extreme_by(frame, key, op, &items),
         })
+    }
+
+    /// Whether the recorder calls a key itself: a Python function, and where things are sorted what takes an item out of a
+    /// list or dictionary, or out of what it's given.
+    fn may_be_key(&self, key: Borrowed<'_, '_>, is_sort: bool) -> bool {
+        match self.kind(key) {
+            Kind::Function => true,
+            Kind::Method | Kind::Partial => is_sort,
+            Kind::Builtin | Kind::Object => is_sort && takes_items(key),
+            _ => false,
+        }
+    }
+
+    /// `sorted` of what an iterator gives, which it takes all of before it calls the key.
+    fn sorted_iterator<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        iterator: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let list = frame.py().get_type::<PyList>();
+        let made = self.call_object(Call::new(frame, list.as_any().as_borrowed(), &[iterator]));
+        Some(made.and_then(|made| {
+            let all: Args<'_, 'py> =
+                std::iter::once(made.as_borrowed()).chain(args[1..].iter().copied()).collect();
+            self.call_object(Call { frame, callable, args: &all, names })
+        }))
     }
 
     /// The items of a container that can be gone over again.
@@ -96,6 +126,13 @@ impl Recorder {
         key: Borrowed<'_, 'py>,
         item: &Object<'py>,
     ) -> Result<Object<'py>> {
+        let is_taken = || heap::callable_name(key) == "__getitem__";
+        let owner = heap::bound_parts(key).filter(|_| self.kind(key) == Kind::Builtin);
+        if let Some((owner, _)) = owner.filter(|_| is_taken()) {
+            let (owner, item) = (owner.as_borrowed(), item.as_borrowed());
+            let taken = || self.get_item(frame, owner, item);
+            return self.part(frame.py(), taken, || ops::get_item(owner, item));
+        }
         let args = [item.as_borrowed()];
         let call = Call::new(frame, key, &args);
         let recorded = || {
@@ -234,6 +271,17 @@ impl Recorder {
         let answer = self.part(py, compare, || ops::compare(op, operands.0, operands.1))?;
         let answer = answer.as_borrowed();
         self.part(py, || self.truth_of(frame, answer), || ops::truth(answer))
+    }
+}
+
+/// Whether a key is C code that takes an item out of a list or dictionary, or out of what it's given.
+pub(super) fn takes_items(key: Borrowed<'_, '_>) -> bool {
+    match heap::bound_parts(key) {
+        Some((receiver, _)) => {
+            heap::is_exact_list(receiver.as_borrowed())
+                || heap::is_exact_dict(receiver.as_borrowed())
+        }
+        None => heap::type_name(key) == "itemgetter",
     }
 }
 

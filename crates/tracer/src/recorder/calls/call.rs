@@ -519,6 +519,9 @@ impl Recorder {
             let args: Args<'_, 'py> = bounds.iter().map(Bound::as_borrowed).collect();
             return self.pure_call(Call { args: &args, ..call });
         }
+        if let Some(bytes) = self.pickled(call) {
+            return bytes;
+        }
         if let Some(floats) = self.floats_of_tensors(call) {
             let args: Args<'_, 'py> = floats.iter().map(Bound::as_borrowed).collect();
             return self.symbolic_call(&Class::Pure, Call { args: &args, ..call });

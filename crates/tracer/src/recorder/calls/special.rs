@@ -17,6 +17,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Ends, Protocols};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::reads::protocols::is_handed;
 
 impl Protocols for Recorder {
     fn python_binary<'py>(
@@ -27,7 +28,7 @@ impl Protocols for Recorder {
         [left, right]: [Borrowed<'_, 'py>; 2],
     ) -> Option<Result<Object<'py>>> {
         let [.., plain, reflected] = names else { return None };
-        if !(self.is_operand(left) && self.is_operand(right)) {
+        if !self.is_operand(left) || !self.is_operand(right) && !is_handed(op, right) {
             return None;
         }
         let in_place = names.first().filter(|_| names.len() == 3);

@@ -1,7 +1,7 @@
 //! Calls that are given symbolic numbers: what moves them, what computes with them, and what reads them.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFunction, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFunction, PyInt, PyList, PyString, PyTuple};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
@@ -297,7 +297,9 @@ impl Recorder {
         if !self.has_symbols() {
             return;
         }
-        let is_text = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyString>();
+        let is_text = |object: Borrowed<'_, '_>| {
+            object.is_exact_instance_of::<PyString>() || object.is_exact_instance_of::<PyBytes>()
+        };
         for arg in args {
             if is_text(*arg) {
                 self.concrete(frame, &[*arg], &format!("read by {name}"));

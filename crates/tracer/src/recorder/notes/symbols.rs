@@ -189,6 +189,7 @@ pub enum Piece {
     Text(Py<PyAny>),
     Plain(Arg),
     Row { is_list: bool, pieces: Vec<Piece> },
+    Dict(Vec<(Piece, Piece)>),
 }
 
 /// What is known of how tensors lie in memory.

@@ -6,7 +6,8 @@
 //! compute with them: the result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
-//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, `sums` adds them as `sum` does, and `texts` makes texts of them; `tensor_texts` those of tensors with one element, and `tables` has those that are found by a number. `tensors` are their nodes, and what holds them.
+//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, `sums` adds them as `sum` does, `texts` makes texts of them, and `pickles` bytes;
+//! `tensor_texts` those of tensors with one element, and `tables` has those that are found by a number. `tensors` are their nodes, and what holds them.
 
 pub(super) mod arithmetic;
 pub(super) mod clocks;
@@ -20,6 +21,7 @@ pub(super) mod handled;
 pub(super) mod lazy_readers;
 pub(super) mod number_functions;
 pub(super) mod orders;
+pub(super) mod pickles;
 pub(super) mod read_exprs;
 pub(super) mod read_numbers;
 pub(super) mod read_tensors;

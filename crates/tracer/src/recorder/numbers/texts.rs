@@ -25,6 +25,7 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::recorder::notes::symbols::{NumberId, Piece, Spelling, Text};
+use crate::recorder::numbers::pickles::are_bytes;
 
 /// How `FORMAT_VALUE` numbers what it begins with.
 const FORMAT: u32 = 0;
@@ -197,6 +198,9 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
         let Call { callable, args, .. } = call;
+        if let Some(bytes) = self.pickled(call) {
+            return Some(bytes);
+        }
         let [receiver, rest @ ..] = args else { return None };
         if !self.has_symbols() || !receiver.is_exact_instance_of::<PyString>() {
             return None;
@@ -306,6 +310,33 @@ impl Recorder {
         self.spelt(frame, |state| state.value_function(callable), args, names, native)
     }
 
+    /// As [`Recorder::spelt_by`], where it is known what the function is given first; its other arguments are plain.
+    pub(super) fn spelt_pieces<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        mut pieces: Vec<Piece>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        if !self.session.is_replayed() || !args.iter().any(|arg| self.holds_any_number(*arg)) {
+            return None;
+        }
+        let spelling = self.note(frame, |state| {
+            for arg in &args[pieces.len()..] {
+                pieces.push(Piece::Plain(state.graph_arg(*arg)?));
+            }
+            let names = names.map_or_else(Vec::new, heap::tuple_items);
+            let intern = |name: &Object<'_>| state.graph.intern(&heap::text(name.as_borrowed()));
+            let keywords = names.iter().map(intern).collect();
+            let (target, stack) = (state.value_function(callable), state.place(frame));
+            Ok(Spelling { target, pieces, keywords, stack })
+        })?;
+        Some(call.natively().map(|text| self.carry(frame, spelling, args, &text)))
+    }
+
+    fn holds_any_number(&self, object: Borrowed<'_, '_>) -> bool {
+        self.has_symbols() && self.state.borrow_mut().holds_numbers(object)
+    }
+
     fn spelt<'py>(
         &self,
         frame: &Frame<'py>,
@@ -356,7 +387,11 @@ impl Recorder {
         if is_sum && self.is_carried(text.as_borrowed()) {
             return text.clone();
         }
-        let own = text.cast_exact::<PyString>().ok().and_then(|text| generic::own_text(text));
+        let own = match text.cast_exact::<PyString>() {
+            Ok(text) => generic::own_text(text),
+            // A pickle is a new object.
+            Err(_) => Some(text.clone()).filter(|bytes| are_bytes(bytes.as_borrowed())),
+        };
         let noted = self.note(frame, |state| {
             let numbers = state.numbers_of(operands);
             match &own {
@@ -439,6 +474,13 @@ impl State {
             Piece::Row { is_list, pieces } => {
                 let args = self.piece_args(py, pieces)?;
                 if *is_list { self.graph.list(&args) } else { self.graph.tuple(&args) }
+            }
+            Piece::Dict(items) => {
+                let mut args = SmallVec::<[(Arg, Arg); 4]>::new();
+                for (key, value) in items {
+                    args.push((self.piece_arg(py, key)?, self.piece_arg(py, value)?));
+                }
+                self.graph.dict(&args)
             }
         })
     }

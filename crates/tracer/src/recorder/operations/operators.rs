@@ -1,7 +1,7 @@
 //! Operators, comparisons, truth values and identity.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyString};
+use pyo3::types::{PyBytes, PyFloat, PyString};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -18,6 +18,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::numbers::tensors::holds_tensor;
+use crate::recorder::reads::protocols::is_handed;
 
 /// Special methods of a binary operator: in place (if it is), plain, reflected; and the graph's operator.
 fn binary_names(op: BinaryOp) -> (&'static [&'static str], Operator) {
@@ -172,7 +173,12 @@ impl Recorder {
                     })
                     .collect();
                 let adds = matches!(op, BinaryOp::Add | BinaryOp::InPlaceAdd);
-                if !adds {
+                // Values are moved, and no key is a number that varies.
+                let merges = matches!(op, BinaryOp::Or | BinaryOp::InPlaceOr)
+                    && heap::is_exact_dict(left)
+                    && heap::is_exact_dict(right);
+                let is_handed = self.kind(left) == Kind::Object && is_handed(op, right);
+                if !adds && !merges && !is_handed {
                     self.concrete(frame, &read, "an operator of containers");
                 }
                 self.guard_operands(frame, &[left, right], names);
@@ -195,7 +201,7 @@ impl Recorder {
                     matches!(self.kind(operand), Kind::List | Kind::Tuple)
                         || heap::is_deque(operand)
                 };
-                if adds && (!is_joined(left) || !is_joined(right)) {
+                if adds && (!is_joined(left) || !is_joined(right)) || is_handed {
                     self.concrete(frame, &[left, right], "an operator of objects");
                 }
                 let _reading = self.reads_on(frame, &[right]);
@@ -459,7 +465,10 @@ impl Recorder {
             return true;
         }
         if self.has_symbols() && !same {
-            let is_text = |operand: Borrowed<'_, '_>| operand.is_exact_instance_of::<PyString>();
+            let is_text = |operand: Borrowed<'_, '_>| {
+                operand.is_exact_instance_of::<PyString>()
+                    || operand.is_exact_instance_of::<PyBytes>()
+            };
             if !same && is_text(left) && is_text(right) {
                 self.concrete(frame, &[left, right], "identity of texts");
             }

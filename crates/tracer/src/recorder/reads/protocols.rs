@@ -5,6 +5,7 @@ use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::ops::BinaryOp;
 use stator_evaluator::Role;
 use stator_guards::GuardKind;
 
@@ -223,4 +224,11 @@ fn special_names<'py>(ty: &Bound<'py, PyType>, function: Borrowed<'_, 'py>) -> V
         }
     }
     names
+}
+
+/// Whether an operator of an object only hands a container to that object's method: lists and tuples have no methods of
+/// operators but those that join and repeat.
+pub(in crate::recorder) fn is_handed(op: BinaryOp, right: Borrowed<'_, '_>) -> bool {
+    !matches!(op, BinaryOp::Multiply | BinaryOp::InPlaceMultiply)
+        && (heap::is_exact_list(right) || heap::is_plain_tuple(right))
 }
