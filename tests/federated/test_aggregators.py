@@ -10,9 +10,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 import stator.federated as fl
-from stator.federated import aggregators
+from stator.federated import aggregators, learning
 from stator.federated.execution import LocalContext
+
+from .classifiers import classifier
 
 VALUE = OrderedDict(
     a=fl.TensorType(np.float32, [2, 3]),
@@ -100,6 +104,54 @@ def test_integers_are_summed() -> None:
     process = aggregators.SumFactory().create(fl.TensorType(np.int32, [2]))
     found = process.next(process.initialize(), [np.int32([1, 2]), np.int32([3, 4])])
     assert found["result"].tolist() == [4, 6] and found["result"].dtype == np.int32
+
+
+def test_secure_sums_are_sums_that_are_marked() -> None:
+    process = aggregators.SecureSumFactory(5).create(
+        OrderedDict(a=fl.TensorType(np.int32, [2]), b=fl.TensorType(np.int64))
+    )
+    clients = [{"a": np.int32([5, -5]), "b": 1}, {"a": np.int32([1, 2]), "b": -4}]
+    found = process.next(process.initialize(), clients)["result"]
+    assert found["a"].tolist() == [6, -3] and found["a"].dtype == np.int32 and found["b"] == -3
+    contains = fl.framework.computation_contains_secure_aggregation
+    assert contains(process.next)
+    assert not contains(aggregators.SumFactory().create(np.int32).next)
+    clients[1]["a"] = np.int32([1, -6])
+    with pytest.raises(ValueError, match="out of the range of a secure sum\n  client:   1"):
+        process.next(process.initialize(), clients)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_means_of_floats_are_summed_as_secure_integers(weighted: bool) -> None:
+    rows, step = drawn(), 2.0**-12
+    secure = aggregators.SecureSumFactory(2**30)
+    summed = aggregators.DeterministicDiscretizationFactory(step, secure)
+    mean = aggregators.MeanFactory if weighted else aggregators.UnweightedMeanFactory
+    run = Run(mean(summed))
+    assert fl.framework.computation_contains_secure_aggregation(run.process.next)
+    found, _ = run(rows)
+    expected = np.average(rows, 0, WEIGHTS) if weighted else rows.mean(0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=step)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 1.0])
+def test_the_greatest_numbers_are_kept(share: float) -> None:
+    rows = drawn()
+    run = Run(aggregators.SparsificationFactory(share, aggregators.MeanFactory()))
+    found, _ = run(rows)
+    count = int(np.ceil(11 * share))
+    least = np.sort(np.abs(rows), axis=1)[:, -count][:, None]
+    close(found, np.average(np.where(np.abs(rows) < least, 0, rows), 0, WEIGHTS))
+
+
+def test_what_is_no_number_is_kept() -> None:
+    value = fl.TensorType(np.float32, [4])
+    factory = aggregators.SparsificationFactory(0.5, aggregators.SumFactory())
+    process = factory.create(value)
+    found = process.next(process.initialize(), [np.float32([1, np.nan, 2, 3])])["result"]
+    assert np.isnan(found[1])
+    empty = factory.create(fl.TensorType(np.float32, [0]))
+    assert empty.next(empty.initialize(), [np.zeros(0, np.float32)])["result"].shape == (0,)
 
 
 @pytest.mark.parametrize("bound", [2.5, 3.5])
@@ -280,6 +332,11 @@ def test_what_is_wrong_is_said() -> None:
             "a factory of sums",
         ),
         (lambda: aggregators.StochasticDiscretizationFactory(-1), ValueError, "`step_size`"),
+        (lambda: aggregators.SecureSumFactory(0), ValueError, "`bound` is to be an integer"),
+        (lambda: aggregators.SecureSumFactory(2**60), ValueError, r"`bound` is to be 2\*\*52 or"),
+        (lambda: aggregators.SecureSumFactory(9).create(np.float32), TypeError, "of integers"),
+        (lambda: aggregators.SparsificationFactory(0.0, add), ValueError, "`kept_share`"),
+        (lambda: aggregators.SparsificationFactory(0.1, "sum"), TypeError, "not 'sum'"),
         (lambda: aggregators.TrimmedMeanFactory(0.5), ValueError, "`trimmed_share`"),
         (lambda: aggregators.KrumFactory(-1), ValueError, "`byzantine_clients`"),
         (lambda: aggregators.KrumFactory(1, 0), ValueError, "`selected_clients`"),
@@ -291,3 +348,55 @@ def test_what_is_wrong_is_said() -> None:
     ):
         with pytest.raises(error, match=text):
             make()
+
+
+class Own(aggregators.AggregationFactory):
+    """One of the user's, which isn't what it says."""
+
+    def __init__(self, wrong: str) -> None:
+        self.wrong = wrong
+
+    def create(self, value_type: Any, weight_type: Any = None) -> Any:
+        inner = aggregators.SumFactory().create(value_type)
+        number = fl.local_computation(lambda: torch.zeros(()))
+        initialize = fl.federated_computation(lambda: fl.federated_eval(number, fl.SERVER))
+
+        @fl.federated_computation(
+            inner.initialize.type_signature.result, fl.FederatedType(value_type, fl.CLIENTS)
+        )
+        def scalar(state: Any, value: Any) -> Any:
+            out = inner.next(state, value)
+            result = fl.federated_eval(number, fl.SERVER)
+            return OrderedDict(state=out.state, result=result, measurements=out.measurements)
+
+        if self.wrong == "nothing":
+            return None
+        if self.wrong == "state":
+            return aggregators.AggregationProcess(initialize, inner.next, False)
+        if self.wrong == "weights":
+            return aggregators.AggregationProcess(inner.initialize, inner.next, True)
+        if self.wrong == "names":
+            return aggregators.AggregationProcess(inner.initialize, scalar_alone(inner), False)
+        return aggregators.AggregationProcess(inner.initialize, scalar, False)
+
+
+def scalar_alone(inner: Any) -> Any:
+    return fl.federated_computation(
+        lambda state, value: inner.next(state, value).result, *inner.next.type_signature.parameter
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("nothing", "<Own> creates no AggregationProcess, but None"),
+        ("state", "takes a state of another type than `initialize` makes"),
+        ("weights", "takes something else\n  expected: a state, values and weights"),
+        ("names", "gives something else\n  expected: a struct of state, result and measurements"),
+        ("result", "<Own> gives something else than values are\n(.*\n)*  found:    float32@SERVER"),
+    ],
+)
+def test_an_aggregator_of_ones_own_is_looked_at(wrong: str, text: str) -> None:
+    model = classifier(torch.nn.Linear(4, 3), 4)
+    with pytest.raises(TypeError, match=text):
+        learning.build_fed_avg(model, model_aggregator=Own(wrong))

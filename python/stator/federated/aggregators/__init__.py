@@ -22,6 +22,8 @@ from stator.federated.aggregators._quantization import (
     StochasticDiscretizationFactory,
 )
 from stator.federated.aggregators._robust import KrumFactory, MedianFactory, TrimmedMeanFactory
+from stator.federated.aggregators._secure import SecureSumFactory
+from stator.federated.aggregators._sparsification import SparsificationFactory
 from stator.federated.aggregators._sums import MeanFactory, SumFactory, UnweightedMeanFactory
 
 __all__ = [
@@ -33,6 +35,8 @@ __all__ = [
     "MeanFactory",
     "MedianFactory",
     "QuantileEstimation",
+    "SecureSumFactory",
+    "SparsificationFactory",
     "StochasticDiscretizationFactory",
     "SumFactory",
     "TrimmedMeanFactory",

@@ -28,6 +28,29 @@ class AggregationProcess:
     next: Any
     is_weighted: bool
 
+    def __post_init__(self) -> None:
+        state, of = self.initialize.type_signature.result, self.next.type_signature
+        takes = of.parameter if isinstance(of.parameter, fl.StructType) else ()
+        wanted = "a state, values and weights" if self.is_weighted else "a state and values"
+        if len(takes) != 2 + self.is_weighted:
+            raise TypeError(
+                f"`next` of an aggregation process takes something else\n  expected: {wanted}\n"
+                f"  found:    {of.parameter}"
+            )
+        gives = of.result
+        names = [name for name, _ in gives.items()] if isinstance(gives, fl.StructType) else []
+        if not {"state", "result", "measurements"} <= set(names):
+            raise TypeError(
+                "`next` of an aggregation process gives something else\n"
+                f"  expected: a struct of state, result and measurements\n  found:    {gives}"
+            )
+        for found, what in ((takes[0], "takes"), (gives["state"], "gives")):
+            if not found.is_assignable_from(state):
+                raise TypeError(
+                    f"`next` of an aggregation process {what} a state of another type than "
+                    f"`initialize` makes\n  expected: {state}\n  found:    {found}"
+                )
+
     @property
     def state_type(self) -> Any:
         """The type of the state."""
@@ -140,6 +163,18 @@ def expect_factory(factory: Any, argument: str) -> AggregationFactory:
         f"`{argument}` is to be an AggregationFactory, such as aggregators.MeanFactory(), "
         f"not {given}{hint}."
     )
+
+
+def expect_result(
+    factory: AggregationFactory, process: AggregationProcess, value_type: Any
+) -> None:
+    """Raises if what an aggregator makes of values can't take their place."""
+    found = process.next.type_signature.result["result"]
+    if not fl.FederatedType(value_type, fl.SERVER).is_assignable_from(found):
+        raise TypeError(
+            f"{factory!r} gives something else than values are\n"
+            f"  expected: {value_type}@SERVER\n  found:    {found}"
+        )
 
 
 def expect_number(value: Any, argument: str, *, above: float, below: float | None = None) -> float:

@@ -16,7 +16,12 @@ from stator.federated.aggregators import (
     AggregationProcess,
     MeanFactory,
 )
-from stator.federated.aggregators._factories import expect_count, expect_factory, nothing
+from stator.federated.aggregators._factories import (
+    expect_count,
+    expect_factory,
+    expect_result,
+    nothing,
+)
 from stator.federated.learning import _optimizers
 from stator.federated.learning._checks import Round
 from stator.federated.learning._client_privacy import DPSGD
@@ -201,7 +206,7 @@ def _unit_steps(parameters: list[Any]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=1.0)
 
 
-def _checked(make: Any) -> ClientOptimizer:
+def checked(make: Any) -> ClientOptimizer:
     """The function that a client optimizer is, which looks at what it gives."""
     if not callable(make):
         raise TypeError(
@@ -221,7 +226,34 @@ def _checked(make: Any) -> ClientOptimizer:
     return made
 
 
-def _usual(parameters: list[Any]) -> torch.optim.Optimizer:
+def stepped(
+    model: Model,
+    make: ClientOptimizer,
+    steps: int,
+    own: Any,
+    weights: Any,
+    rows: Any,
+    proximal_strength: float = 0.0,
+) -> tuple[dict[str, Any], Any]:
+    """The parameters after a client's steps from `own`, and the loss before them; within a local
+    computation."""
+    parameters = {name: tensor.clone().requires_grad_() for name, tensor in own.items()}
+    optimizer = make(list(parameters.values()))
+    first: Any = None
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model.loss_of(rounded(parameters, weights), rows)
+        first = loss.detach() if first is None else first
+        if proximal_strength:
+            pairs = [(wide(parameters[name]), wide(weights[name])) for name in weights]
+            away = [(parameter - weight).pow(2).sum() for parameter, weight in pairs]
+            loss = loss + proximal_strength / 2 * sum(away)
+        loss.backward()
+        optimizer.step()
+    return parameters, first
+
+
+def usual(parameters: list[Any]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1)
 
 
@@ -238,25 +270,13 @@ def _process(
     steps = expect_count(steps, "steps", least=1)
     factory = MeanFactory() if model_aggregator is None else model_aggregator
     aggregator = created(factory, model.update_type, np.float32)
-    make = _checked(client_optimizer or _usual)
+    make = checked(client_optimizer or usual)
     server = expect_server(server_optimizer) or _optimizers.sgd()
 
     def local(weights: Any, rows: Any) -> Any:
         # Where what a client sends is its gradient, that is with all its digits.
         own = all_wide(weights) if client_optimizer is _unit_steps else weights
-        parameters = {name: tensor.clone().requires_grad_() for name, tensor in own.items()}
-        optimizer = make(list(parameters.values()))
-        first: Any = None
-        for _ in range(steps):
-            optimizer.zero_grad()
-            loss = model.loss_of(rounded(parameters, weights), rows)
-            first = loss.detach() if first is None else first
-            if proximal_strength:
-                pairs = [(wide(parameters[name]), wide(weights[name])) for name in weights]
-                away = [(parameter - weight).pow(2).sum() for parameter, weight in pairs]
-                loss = loss + proximal_strength / 2 * sum(away)
-            loss.backward()
-            optimizer.step()
+        parameters, first = stepped(model, make, steps, own, weights, rows, proximal_strength)
         count = count_rows(rows)
         # Whoever has no rows has no loss, and changes nothing.
         update = updated(weights, parameters, count)
@@ -325,7 +345,11 @@ def _given(state: Any, rows: Any) -> tuple[Any, ...]:
 def created(given: Any, value_type: Any, weight_type: Any) -> AggregationProcess:
     """The process of an aggregator of updates."""
     factory = expect_factory(given, "model_aggregator")
-    return factory.create(value_type, weight_type if factory.is_weighted else None)
+    process = factory.create(value_type, weight_type if factory.is_weighted else None)
+    if not isinstance(process, AggregationProcess):
+        raise TypeError(f"{factory!r} creates no AggregationProcess, but {process!r}.")
+    expect_result(factory, process, value_type)
+    return process
 
 
 def _with_aggregator(state: Any, remembered: Any) -> Any:
