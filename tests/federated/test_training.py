@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import torch
 from torch import nn
 
 import stator.federated as fl
-from stator.federated import aggregators, learning
+from stator.federated import aggregators, learning, program
 from stator.federated._executors import ClientsLostError
 from stator.federated.execution import LocalContext
 from stator.federated.framework import RetryableError
@@ -48,7 +50,10 @@ def some_data(clients: int = 12) -> learning.ClientData:
 
 
 def same(found: Any, expected: Any) -> None:
-    if isinstance(expected, dict):
+    if isinstance(expected, list):
+        for each, wanted in zip(found, expected, strict=True):
+            same(each, wanted)
+    elif isinstance(expected, dict):
         assert found.keys() == expected.keys()
         for name in expected:
             same(found[name], expected[name])
@@ -165,10 +170,53 @@ def test_too_few_clients_are_no_round() -> None:
         learning.train(process, few, rounds=2, cohort=cohort)
     assert isinstance(raised.value, RetryableError)
     assert (raised.value.round_number, raised.value.quorum) == (0, 3)
-    assert str(raised.value).startswith(f"round 0 has {raised.value.reported} clients that report")
+    assert str(raised.value).startswith(f"a round has {raised.value.reported} clients that report")
     same(state, process.initialize())
     with pytest.raises(learning.QuorumError):
         learning.train(process, few, rounds=2, cohort=cohort, attempts=3)
+
+
+class Chooser(learning.ClientSampler):
+    """Chooses what it is told."""
+
+    clients = 3
+
+    def __init__(self, chosen: Any) -> None:
+        self.chosen = chosen
+
+    def sample(self, round_number: int, attempt: int = 0) -> Any:
+        return self.chosen
+
+
+@pytest.mark.parametrize(
+    ("chosen", "error", "text"),
+    [
+        ([0, 3], ValueError, "a client that isn't there.*\n.*0 to 2\n  found:    3"),
+        ([0, -1], ValueError, "a client that isn't there"),
+        ([1, 0, 1], ValueError, "a client more than once.*\n.*\n  found:    1 again"),
+        (["0"], TypeError, "no position of a client.*\n.*\n  found:    '0'"),
+        ([True], TypeError, "no position of a client"),
+        (None, TypeError, "no positions of clients"),
+    ],
+)
+def test_what_a_sampler_chooses_is_looked_at(chosen: Any, error: Any, text: str) -> None:
+    data = some_data(3)
+    with pytest.raises(error, match="`sample` of Chooser gives") as met:
+        learning.train(a_process(), data, rounds=1, cohort=Chooser(chosen))
+    assert re.search(text, str(met.value)) and met.value.__notes__ == ["in round 1"]
+    of = a_process().next.type_signature.parameter[1]
+    source = program.ClientDataSource(data, of, sampler=Chooser(chosen))
+    with pytest.raises(error, match="`sample` of Chooser gives"):
+        source.iterator().select()
+    right = program.ClientDataSource(data, of, sampler=Chooser(np.array([2, 0])))
+    same(right.iterator().select(), [data[2], data[0]])
+
+
+def test_an_evaluation_gives_metrics_by_names() -> None:
+    with pytest.raises(
+        TypeError, match=r"`evaluate` is to give metrics by their names, .* not 0.5"
+    ):
+        learning.train(a_process(), some_data(), rounds=1, evaluate=lambda _: 0.5)
 
 
 def test_a_round_is_tried_again_with_others(capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,6 +235,9 @@ def test_a_round_is_tried_again_with_others(capsys: pytest.CaptureFixture[str]) 
     found = learning.train(process, data, rounds=1, cohort=cohort, attempts=2, progress=True)
     assert found.metrics[0]["clients"] == 6
     assert "is tried again" in capsys.readouterr().err
+    with pytest.raises(learning.QuorumError) as met:
+        learning.train(process, data, rounds=1, cohort=cohort, attempts=1)
+    assert met.value.__notes__ == ["in round 1"]
 
 
 @pytest.mark.parametrize(
@@ -503,6 +554,44 @@ def test_progress_is_told(
     learning.train(a_process(), some_data(), rounds=2, progress=True)
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1].startswith("round 2/2  loss ")
+
+
+def test_what_privacy_has_cost_is_told_in_each_round(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("dp_accounting")
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    factory = aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+        noise_multiplier=2.0, clients_per_round=12, clip=1.0, delta=1e-3
+    )
+    found = learning.train(a_process(factory), some_data(), rounds=2, progress=True)
+    spent = found.metrics[-1]["aggregator/epsilon"]
+    assert f"epsilon {spent:.3g}  " in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_curves_are_a_picture_of_all_metrics(tmp_path: Path) -> None:
+    path = tmp_path / "curves.svg"
+    measured = iter([{"a<b": 1.0}, {"a<b": float("nan")}, {"a<b": 3.0}])
+    found = learning.train(
+        a_process(), some_data(), rounds=3, evaluate=lambda _: next(measured), curves=path
+    )
+    drawn = xml.etree.ElementTree.parse(path).getroot()
+    plots = {
+        plot.find("{*}text").text: [
+            tuple(map(float, point.split(",")))
+            for point in plot.find("{*}polyline").get("points").split()
+        ]
+        for plot in drawn.iter("{http://www.w3.org/2000/svg}g")
+    }
+    assert plots.keys() == found.metrics[0].keys()
+    # Greater numbers are higher, which is nearer to zero; what is no number isn't there.
+    (left, low), (right, high) = plots["a<b"]
+    assert left < right and low > high
+    losses = [each["loss"] for each in found.metrics]
+    assert (
+        np.argsort([-height for _, height in plots["loss"]]).tolist() == np.argsort(losses).tolist()
+    )
+    assert len({x for x, _ in plots["loss"]}) == 3
 
 
 def test_metrics_in_metrics_have_paths() -> None:

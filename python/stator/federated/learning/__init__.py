@@ -24,6 +24,7 @@ from stator.federated.learning._data import (
 from stator.federated.learning._evaluation import build_evaluation
 from stator.federated.learning._models import Model
 from stator.federated.learning._optimizers import ServerOptimizer, adagrad, adam, sgd, yogi
+from stator.federated.learning._personalization import build_personalization
 from stator.federated.learning._processes import (
     IterativeProcess,
     build_fed_adagrad,
@@ -68,6 +69,7 @@ __all__ = [
     "build_fed_prox",
     "build_fed_sgd",
     "build_fed_yogi",
+    "build_personalization",
     "build_scaffold",
     "load_state",
     "metrics",

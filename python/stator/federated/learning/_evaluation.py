@@ -26,6 +26,22 @@ def build_evaluation(model: Model, metrics: Mapping[str, Any] | None = None) -> 
         `metrics.SumThenFinalize`, or a `metrics.Metric` of your own, or objects of torchmetrics'
         whose states are sums. The loss comes in any case, as `loss`.
     """
+    measure, merge = evaluation_of(model, metrics)
+
+    def evaluate(weights: Any, rows: Any) -> Any:
+        return merge(fl.federated_map(measure, (fl.federated_broadcast(weights), rows)))
+
+    return fl.federated_computation(
+        evaluate,
+        fl.FederatedType(model.weights_type, fl.SERVER),
+        fl.FederatedType(model.rows_type, fl.CLIENTS),
+    )
+
+
+def evaluation_of(
+    model: Model, metrics: Mapping[str, Any] | None
+) -> tuple[Any, Callable[[Any], Any]]:
+    """What a client measures of weights and rows, and what the server makes of that."""
     expect_model(model)
     found = {name: metric_of(each, name) for name, each in (metrics or {}).items()}
     found = {"loss": found.pop("loss", Mean(model.loss)), **found}
@@ -46,8 +62,7 @@ def build_evaluation(model: Model, metrics: Mapping[str, Any] | None = None) -> 
             _finishing(found, parts)
         )
 
-    def evaluate(weights: Any, rows: Any) -> Any:
-        measured = fl.federated_map(measure, (fl.federated_broadcast(weights), rows))
+    def put_together(measured: Any) -> Any:
         merge: dict[str, Callable[[], Any]] = {
             _BY_ROWS: lambda: fl.federated_mean(measured.by_rows, weight=measured.rows),
             _BY_CLIENTS: lambda: fl.federated_mean(measured.by_clients, weight=measured.has_rows),
@@ -58,11 +73,7 @@ def build_evaluation(model: Model, metrics: Mapping[str, Any] | None = None) -> 
             return total[_BY_ROWS]
         return fl.federated_map(finish, fl.federated_zip(total))
 
-    return fl.federated_computation(
-        evaluate,
-        fl.FederatedType(model.weights_type, fl.SERVER),
-        fl.FederatedType(model.rows_type, fl.CLIENTS),
-    )
+    return measure, put_together
 
 
 def _part(metric: Mean | Metric) -> str:

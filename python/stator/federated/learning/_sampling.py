@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from stator.federated._executors import RetryableError
+from stator.federated._positions import expect_positions
 from stator.federated.aggregators._factories import expect_count, expect_number
 
 
@@ -21,7 +22,8 @@ class QuorumError(RetryableError):
     """A round in which too few clients have reported. The state before it is as it was; the round
     may be tried again, with other clients or later.
 
-    round_number, reported, quorum: which round, how many have, and how many should have.
+    round_number, reported, quorum: which round (the first one is 0), how many have, and how many
+        should have.
     """
 
     def __init__(self, round_number: int, reported: int, quorum: int) -> None:
@@ -30,8 +32,8 @@ class QuorumError(RetryableError):
 
     def __str__(self) -> str:
         return (
-            f"round {self.round_number} has {self.reported} clients that report, where its quorum "
-            f"is {self.quorum}: try it again, choose more clients, or lower the quorum."
+            f"a round has {self.reported} clients that report, where its quorum is {self.quorum}: "
+            "try it again, choose more clients, or lower the quorum."
         )
 
 
@@ -153,7 +155,8 @@ class Cohort:
     ) -> tuple[list[int], list[Any]]:
         """The positions of a round's clients, and what `load` gives for each. One for which it
         raises `ClientUnavailableError` has dropped out."""
-        asked = self.sampler.sample(round_number, attempt)
+        chosen = self.sampler.sample(round_number, attempt)
+        asked = expect_positions(chosen, self.sampler.clients, self.sampler)
         seed = getattr(self.sampler, "seed", 0)
         leaves = _generator(seed, _DROPOUT, round_number, attempt).random(len(asked)) < self.dropout
         reported: list[int] = []

@@ -113,4 +113,9 @@ class _Bar(_Silent):
 
 def _said(metrics: Mapping[str, float], rate: float) -> str:
     loss = f"loss {metrics['loss']:.4f}  " if "loss" in metrics else ""
-    return f"{loss}{rate:,.0f} clients/s"
+    spent = "".join(
+        f"epsilon {value:.3g}  "
+        for name, value in metrics.items()
+        if name.rpartition("/")[2] == "epsilon"
+    )
+    return f"{loss}{spent}{rate:,.0f} clients/s"

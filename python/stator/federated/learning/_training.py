@@ -23,6 +23,7 @@ from stator.federated.learning._checkpoints import (
     state_of,
     write,
 )
+from stator.federated.learning._curves import picture_of
 from stator.federated.learning._processes import IterativeProcess
 from stator.federated.learning._sampling import ClientSampler, Cohort, QuorumError
 from stator.federated.learning._terminal import Progress, progress_of
@@ -54,6 +55,7 @@ def train(
     seed: int | None = None,
     progress: bool | None = None,
     on_round: Callable[[int, Any, Mapping[str, float]], None] | None = None,
+    curves: str | os.PathLike[str] | None = None,
 ) -> Training:
     """Takes rounds until there are as many as `rounds`, and gives the last state.
 
@@ -72,6 +74,7 @@ def train(
         is drawn, and kept in the checkpoint, where nothing is said; for privacy nobody may know it.
     progress: whether progress is shown, on stderr; if it is a terminal, where nothing is said.
     on_round: called after each round with its number, the state and the metrics.
+    curves: a file for a picture (SVG) of all metrics over the rounds, written at the end.
     """
     expect_count(rounds, "rounds", least=0)
     for name, count in (
@@ -89,13 +92,15 @@ def train(
             number = run.done + 1
             is_last = number == rounds
             if evaluate is not None and (is_last or number % evaluate_every == 0):
-                found |= _numbers(evaluate(run.state["weights"]))
+                found |= _measured(evaluate(run.state["weights"]))
             run.metrics.append(found)
             if path is not None and (is_last or number % checkpoint_every == 0):
                 run.save(path)
             shown.advance(found)
             if on_round is not None:
                 on_round(number, run.state, found)
+    if curves is not None:
+        Path(curves).write_text(picture_of(run.metrics), encoding="utf-8")
     return Training(run.state, tuple(run.metrics))
 
 
@@ -172,6 +177,7 @@ def _round(
             state, metrics, rows = _taken(process, run, rows, cohort, attempt, shown)
         except RetryableError as error:
             if attempt + 1 == attempts:
+                error.add_note(f"in round {number + 1}")
                 raise
             shown.tell(f"round {number + 1} is tried again: {error}")
             continue
@@ -221,6 +227,16 @@ def _seeded(*numbers: int) -> Iterator[None]:
         yield
     finally:
         torch.set_rng_state(before)
+
+
+def _measured(metrics: Any) -> dict[str, float]:
+    """What `evaluate` has given."""
+    if not isinstance(metrics, Mapping):
+        raise TypeError(
+            "`evaluate` is to give metrics by their names, such as {'accuracy': 0.9}, not "
+            f"{metrics!r}."
+        )
+    return _numbers(metrics)
 
 
 def _numbers(metrics: Any, prefix: str = "") -> dict[str, float]:

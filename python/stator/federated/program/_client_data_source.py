@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stator._stator.federated import CLIENTS, FederatedType
+from stator.federated._positions import expect_positions
 from stator.federated.program.data_source import (
     FederatedDataSource,
     FederatedDataSourceIterator,
@@ -191,4 +192,5 @@ class ClientDataSource(FederatedDataSource):
         if callable(getattr(self._sampler, "gather", None)):
             _, rows = self._sampler.gather(self._data.__getitem__, number, attempt)
             return list(rows)
-        return [self._data[at] for at in self._sampler.sample(number, attempt)]
+        chosen = self._sampler.sample(number, attempt)
+        return [self._data[at] for at in expect_positions(chosen, count, self._sampler)]
