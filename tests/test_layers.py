@@ -236,6 +236,11 @@ MODULES = {
     "_program_tracing.table": {"_program_tracing.casting"},
     "_program_tracing.batching": {"_program_tracing.casting", "_program_tracing.unrolled"},
     "_program_tracing.unrolled": set(),
+    "_program_tracing.arrays": {"_program_tracing", "_program_tracing.checked"},
+    "_program_tracing.numpy_functions": {"_program_tracing", "_program_tracing.arrays"},
+    "_program_tracing.numpy_shapes": {
+        *("_program_tracing", "_program_tracing.arrays", "_program_tracing.numpy_functions"),
+    },
     "_program_tracing.autograd": set(),
     "_program_tracing.flattening": {
         *("_program_tracing", "_program_tracing.batching", "_program_tracing.casting"),
@@ -251,11 +256,12 @@ MODULES = {
     "_program_tracing.stepping": {"_program_tracing.checked"},
     "_program_tracing.transforms": {"_program_tracing.autograd"},
     "_program_tracing.tracing": {
-        *("_program_tracing", "_program_tracing.autograd", "_program_tracing.checked"),
-        *("_program_tracing.casting", "_program_tracing.copies"),
+        *("_program_tracing", "_program_tracing.arrays", "_program_tracing.autograd"),
+        *("_program_tracing.casting", "_program_tracing.checked", "_program_tracing.copies"),
         *("_program_tracing.decomposed", "_program_tracing.grouping"),
-        *("_program_tracing.indexing", "_program_tracing.packed", "_program_tracing.recurrent"),
-        *("_program_tracing.stepping", "_program_tracing.table", "_program_tracing.transforms"),
+        *("_program_tracing.indexing", "_program_tracing.numpy_shapes"),
+        *("_program_tracing.packed", "_program_tracing.recurrent", "_program_tracing.stepping"),
+        *("_program_tracing.table", "_program_tracing.transforms"),
         *("_suggest", "errors"),
     },
     "programs": {
@@ -269,7 +275,10 @@ MODULES = {
         *("_backends", "_dynamic", "_settings", "_targets", "errors"),
     },
     "_exporting.programs": {"_exporting.recording", "_suggest", "errors"},
-    "_local_computations": {"_program_tracing.tracing", "_suggest", "programs"},
+    "_local_computations": {
+        *("_program_tracing", "_program_tracing.arrays", "_program_tracing.tracing"),
+        *("_suggest", "programs"),
+    },
 }
 NATIVE = "_stator"
 

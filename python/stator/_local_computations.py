@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from stator._program_tracing.tracing import Tracing, rebuilt
+from stator._program_tracing import arrays
+from stator._program_tracing.tracing import Tracing, rebuilt, take_apart
 from stator._stator import federated as _federated
 from stator._suggest import describe
 from stator.programs import Structure, TensorProgram, TensorSpec
@@ -48,6 +49,20 @@ def _spec(ty: Any, whole: Any, declared: str) -> Any:
     if isinstance(ty, _federated.SequenceType):
         return _elements(ty.element, ty, declared)
     raise TypeError(_wrong("tensors, structs and sequences of tensors", ty, declared))
+
+
+def as_arrays(specs: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    """The specifications of a function that is NumPy code; `None` if NumPy has no such elements."""
+    leaves: list[Any] = []
+    take_apart((specs, kwargs), lambda value: isinstance(value, TensorSpec), leaves, "")
+    if not all(arrays.is_known(spec.dtype) for spec in leaves):
+        return None
+    of_arrays = iter([arrays.ArraySpec(spec.dtype, spec.shape) for spec in leaves])
+    found: tuple[Any, Any] = rebuilt((specs, kwargs), of_arrays)
+    return found
+
+
+is_numpy = arrays.was_noted
 
 
 def _elements(ty: Any, whole: Any, declared: str) -> Any:

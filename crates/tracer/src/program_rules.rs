@@ -40,6 +40,8 @@ pub struct Rules {
     views: Vec<Py<PyAny>>,
     /// What gives an item of a tensor, and what sets one, where the index holds tensors for numbers.
     items: [Py<PyAny>; 2],
+    /// The class of what programs have for NumPy's arrays, and the function that makes one of NumPy's own.
+    arrays: (Py<PyType>, Py<PyAny>),
 }
 
 impl Rules {
@@ -83,6 +85,7 @@ impl Rules {
             containers: tracing.getattr("containers")?.extract()?,
             views: tracing.getattr("views")?.extract()?,
             items: [tracing.getattr("get_item")?.unbind(), tracing.getattr("set_item")?.unbind()],
+            arrays: tracing.getattr("arrays")?.extract()?,
         })
     }
 
@@ -110,6 +113,16 @@ impl Rules {
     /// What gives an item of a tensor, or sets one, where the index holds tensors for numbers.
     pub fn item_function<'py>(&self, py: Python<'py>, is_store: bool) -> Object<'py> {
         self.items[usize::from(is_store)].bind(py).clone()
+    }
+
+    /// Whether an object is what programs have for NumPy's arrays.
+    pub fn is_array(&self, object: Borrowed<'_, '_>) -> bool {
+        object.get_type().is(&self.arrays.0)
+    }
+
+    /// The function that makes one of an array of NumPy's own.
+    pub fn array_function<'py>(&self, py: Python<'py>) -> Object<'py> {
+        self.arrays.1.bind(py).clone()
     }
 
     /// The type of tensors without data.

@@ -28,6 +28,7 @@ from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from stator._program_tracing import (
     TensorSpec,
+    arrays,
     autograd,
     casting,
     checked,
@@ -35,6 +36,7 @@ from stator._program_tracing import (
     decomposed,
     grouping,
     indexing,
+    numpy_shapes,
     packed,
     recurrent,
     stepping,
@@ -56,8 +58,16 @@ _FOLDER = str(Path(__file__).parent)
 _OWN_FILES = tuple(
     str(Path(_FOLDER, name))
     for name in (
-        *("__init__.py", "autograd.py", "casting.py", "checked.py", "copies.py", "decomposed.py"),
-        *("flattening.py", "grouping.py", "indexing.py", "packed.py", "recurrent.py"),
+        *("__init__.py", "arrays.py", "autograd.py", "casting.py", "checked.py", "copies.py"),
+        *(
+            "decomposed.py",
+            "flattening.py",
+            "grouping.py",
+            "indexing.py",
+            "numpy_functions.py",
+            "numpy_shapes.py",
+        ),
+        *("packed.py", "recurrent.py"),
         *("stepping.py", "tracing.py", "transforms.py"),
     )
 )
@@ -305,6 +315,7 @@ class Tracing:
         *(*stepping.SUBSTITUTES, *transforms.SUBSTITUTES),
     ]
     stand_in = FakeTensor
+    arrays = arrays.Array, arrays.array
     views = [_federated.Struct]
     get_item = staticmethod(indexing.get_item)
     set_item = staticmethod(indexing.set_item)
@@ -344,7 +355,11 @@ class Tracing:
         self.types = [(_dtype_name(spec.dtype), list(spec.shape)) for spec in leaves]
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.inputs = [self._input(spec) for spec in leaves]
-        rest = iter(self.inputs)
+        if any(isinstance(spec, arrays.ArraySpec) for spec in leaves):
+            self.silent = [*self.silent, *arrays.SILENT]
+            self.substitutes = [*self.substitutes, *numpy_shapes.SUBSTITUTES]
+            arrays.begin()
+        rest = iter([_given(*each) for each in zip(leaves, self.inputs, strict=True)])
         self.args = tuple([rebuilt(spec, rest) for spec in specs])
         self.kwargs = {name: rebuilt(spec, rest) for name, spec in kwargs.items()}
         self.containers = [
@@ -412,6 +427,7 @@ class Tracing:
         self.result = result
         try:
             tree = take_apart(result, _is_result, leaves, "The result")
+            leaves = [leaf.tensor if isinstance(leaf, arrays.Array) else leaf for leaf in leaves]
             problem = self._copies.check_result(leaves)
             if problem is not None:
                 raise SpecError(f"In the function {problem}.")
@@ -514,6 +530,8 @@ def _containers(value: Any) -> Iterator[Any]:
     if isinstance(value, torch.Tensor):
         return
     yield value
+    if isinstance(value, arrays.Array):
+        return
     if isinstance(value, dict):
         items: Any = value.values()
     elif isinstance(value, (list, tuple, _federated.Struct)):
@@ -573,7 +591,12 @@ def _is_spec(value: Any) -> bool:
 
 
 def _is_result(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) or type(value) in (bool, int, float)
+    return isinstance(value, (torch.Tensor, arrays.Array)) or type(value) in (bool, int, float)
+
+
+def _given(spec: TensorSpec, tensor: Any) -> Any:
+    """What the function is given for an input."""
+    return arrays.Array(tensor) if isinstance(spec, arrays.ArraySpec) else tensor
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

@@ -1,7 +1,7 @@
 //! `local_computation`: PyTorch code becomes tensor programs, which travel with the computation. A
 //! function whose result is declared stays what it is: it runs here, whatever it is written with.
 
-use pyo3::exceptions::PyModuleNotFoundError;
+use pyo3::exceptions::{PyException, PyModuleNotFoundError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use stator_federated::ast::Data;
@@ -31,8 +31,8 @@ const HELPER: &str = "stator._local_computations";
 ///     def mean(x):
 ///         return x.mean(0)
 ///
-/// The function is PyTorch code. It is traced into a tensor program, on tensors of these types that
-/// have no data; the result's type follows. Sizes that are `None` vary.
+/// The function is PyTorch code, or NumPy code. It is traced into a tensor program, on tensors of
+/// these types that have no data, or arrays; the result's type follows. Sizes that are `None` vary.
 ///
 /// With `result=` the type of the result is declared, and the function isn't traced: it is called
 /// when the computation runs, in this process, with NumPy's arrays. Such a computation can't be
@@ -128,6 +128,7 @@ fn trace(
     let specs = specs.inspect_err(without_frames)?;
     let (specs, kwargs): (Bound<'_, PyAny>, Bound<'_, PyAny>) = specs.extract()?;
     let traced = programs::trace(function, Some(&specs), Some(&kwargs));
+    let traced = traced.or_else(|error| trace_numpy(function, &helper, &specs, &kwargs, error));
     let (program, tracing) = traced.inspect_err(|error| add_hint(py, error, declared))?;
     let finished = helper.call_method1("finished", (program, tracing));
     let finished = finished.inspect_err(without_frames)?;
@@ -137,6 +138,25 @@ fn trace(
     let value = bytes.as_bytes().into();
     let program = Some(Data { type_url: TYPE_URL.into(), value });
     Ok(Body { callable, unpack: false, result, program })
+}
+
+/// Traces what can't be traced as PyTorch code, because of this error, as NumPy code; if it is that.
+fn trace_numpy<'py>(
+    function: &Bound<'py, PyAny>,
+    helper: &Bound<'py, PyModule>,
+    specs: &Bound<'py, PyAny>,
+    kwargs: &Bound<'py, PyAny>,
+    error: PyErr,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let py = function.py();
+    if !error.is_instance_of::<PyException>(py) {
+        return Err(error);
+    }
+    let of_arrays: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)> =
+        helper.call_method1("as_arrays", (specs, kwargs))?.extract()?;
+    let Some((specs, kwargs)) = of_arrays else { return Err(error) };
+    let traced = programs::trace(function, Some(&specs), Some(&kwargs));
+    if helper.call_method0("is_numpy")?.extract()? { traced } else { Err(error) }
 }
 
 /// Says to what can't be traced what can be done.

@@ -30,7 +30,7 @@ class AggregationProcess:
 
     def __post_init__(self) -> None:
         state, of = self.initialize.type_signature.result, self.next.type_signature
-        takes = of.parameter if isinstance(of.parameter, fl.StructType) else ()
+        takes: Any = of.parameter if isinstance(of.parameter, fl.StructType) else ()
         wanted = "a state, values and weights" if self.is_weighted else "a state and values"
         if len(takes) != 2 + self.is_weighted:
             raise TypeError(

@@ -23,18 +23,30 @@ use crate::federated::types::{describe, dtypes};
 pub struct Leaf(Arc<Held>);
 
 enum Held {
-    Object(Py<PyAny>),
-    /// That of one client in the tensor of several. The object is made when it's asked for.
-    Row {
-        batch: Arc<Batch>,
-        at: usize,
-        object: PyOnceLock<Py<PyAny>>,
+    Object {
+        object: Py<PyAny>,
+        /// Its sizes, where somebody has asked for them and they vary between values of its type.
+        sizes: Option<Box<[u64]>>,
     },
+    /// That of one client in the tensor of several. The object is made when it's asked for.
+    Row { batch: Arc<Batch>, at: usize, object: PyOnceLock<Py<PyAny>> },
 }
 
 impl Leaf {
     pub fn new(object: Bound<'_, PyAny>) -> Self {
-        Self(Arc::new(Held::Object(object.unbind())))
+        Self::of_sizes(object, None)
+    }
+
+    fn of_sizes(object: Bound<'_, PyAny>, sizes: Option<Box<[u64]>>) -> Self {
+        Self(Arc::new(Held::Object { object: object.unbind(), sizes }))
+    }
+
+    /// Its sizes, if they are known.
+    pub fn known_sizes(&self) -> Option<&[u64]> {
+        match &*self.0 {
+            Held::Object { sizes, .. } => sizes.as_deref(),
+            Held::Row { .. } => None,
+        }
     }
 
     /// The tensor of one client in that of several.
@@ -44,7 +56,7 @@ impl Leaf {
 
     pub fn bind<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
         match &*self.0 {
-            Held::Object(object) => Ok(object.bind(py)),
+            Held::Object { object, .. } => Ok(object.bind(py)),
             Held::Row { batch, at, object } => {
                 Ok(object.get_or_try_init(py, || batch.row(py, *at).map(Bound::unbind))?.bind(py))
             }
@@ -54,7 +66,7 @@ impl Leaf {
     /// Where it stands, if it's that of one client in the tensor of several.
     pub fn as_row(&self) -> Option<(&Arc<Batch>, usize)> {
         match &*self.0 {
-            Held::Object(_) => None,
+            Held::Object { .. } => None,
             Held::Row { batch, at, .. } => Some((batch, *at)),
         }
     }
@@ -67,7 +79,7 @@ impl Leaf {
     /// Whether it's a tensor of PyTorch's.
     pub fn is_torch(&self, py: Python<'_>) -> PyResult<bool> {
         match &*self.0 {
-            Held::Object(object) => is_torch(object.bind(py)),
+            Held::Object { object, .. } => is_torch(object.bind(py)),
             Held::Row { .. } => Ok(true),
         }
     }
@@ -75,7 +87,7 @@ impl Leaf {
     /// Its object, if no other value is this one; if one is, a copy.
     pub fn own<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match Arc::try_unwrap(self.0) {
-            Ok(Held::Object(object)) => owned::own(object.into_bound(py)),
+            Ok(Held::Object { object, .. }) => owned::own(object.into_bound(py)),
             // The others in its tensor have the same memory.
             Ok(Held::Row { batch, at, .. }) => batch.row(py, at)?.call_method0("clone"),
             Err(shared) => owned::own(Self(shared).bind(py)?.clone()),
@@ -145,8 +157,10 @@ pub fn scalar_or_array(array: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
 /// The tensor of type `ty` that an object is.
 pub fn to_leaf(object: &Bound<'_, PyAny>, ty: &TensorType) -> Result<Leaf, Misfit> {
     let py = object.py();
-    if object.is_exact_instance(dtypes::ndarray(py)?) && is_of(object, ty)? {
-        return Ok(Leaf::new(object.clone()));
+    if object.is_exact_instance(dtypes::ndarray(py)?)
+        && let Some(sizes) = as_it_is(object, ty)?
+    {
+        return Ok(Leaf::of_sizes(object.clone(), sizes));
     }
     if is_torch(object)? {
         let torch = Torch::get(py)?.expect("it is one of its tensors");
@@ -219,28 +233,31 @@ pub fn to_leaf(object: &Bound<'_, PyAny>, ty: &TensorType) -> Result<Leaf, Misfi
     Ok(Leaf::new(scalar_or_array(array)?))
 }
 
-/// Whether an array with dimensions is of a type as it is. What isn't may still be converted.
-fn is_of(array: &Bound<'_, PyAny>, ty: &TensorType) -> PyResult<bool> {
+/// Of an array with dimensions that is of a type as it is: its sizes, if they vary. What isn't may still be converted.
+fn as_it_is(array: &Bound<'_, PyAny>, ty: &TensorType) -> PyResult<Option<Option<Box<[u64]>>>> {
     let py = array.py();
     let Some(wanted) = ty.shape.dims().filter(|dims| !dims.is_empty() && ty.dtype != DType::Str)
     else {
-        return Ok(false);
+        return Ok(None);
     };
     if !array.getattr(intern!(py, "dtype"))?.is(&dtypes::to_numpy(py, ty.dtype)?) {
-        return Ok(false);
+        return Ok(None);
     }
     let found = array.getattr(intern!(py, "shape"))?.cast_into::<PyTuple>()?;
     if found.len() != wanted.len() {
-        return Ok(false);
+        return Ok(None);
     }
+    let mut sizes = wanted.contains(&None).then(|| Vec::with_capacity(wanted.len()));
     for (found, wanted) in found.iter_borrowed().zip(wanted) {
-        if let Some(wanted) = wanted
-            && found.extract::<u64>()? != *wanted
-        {
-            return Ok(false);
+        let size = found.extract::<u64>()?;
+        if wanted.is_some_and(|wanted| wanted != size) {
+            return Ok(None);
+        }
+        if let Some(sizes) = &mut sizes {
+            sizes.push(size);
         }
     }
-    Ok(true)
+    Ok(Some(sizes.map(Vec::into_boxed_slice)))
 }
 
 /// A Python number.

@@ -306,7 +306,10 @@ impl Flat {
     fn varying(&self, py: Python<'_>, leaves: &[Leaf]) -> PyResult<Vec<u64>> {
         let mut found = Vec::new();
         for (leaf, _) in leaves.iter().zip(&self.varies).filter(|(_, varies)| **varies) {
-            found.extend(sizes(leaf.bind(py)?)?);
+            match leaf.known_sizes() {
+                Some(sizes) => found.extend_from_slice(sizes),
+                None => found.extend(sizes(leaf.bind(py)?)?),
+            }
         }
         Ok(found)
     }

@@ -41,6 +41,11 @@ impl Calls for Recorder {
         {
             return result;
         }
+        if matches!(kind, Kind::Object | Kind::Opaque | Kind::Type)
+            && let Some(result) = self.call_in_program(call)
+        {
+            return result;
+        }
         match kind {
             Kind::Function => self.call_function(call),
             Kind::Builtin | Kind::TorchCallable => self.call_builtin(call),

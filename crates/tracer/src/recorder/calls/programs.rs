@@ -4,13 +4,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyString};
 use stator_cpython::Result;
 use stator_cpython::hook::Suspended;
-use stator_cpython::object::Object;
+use stator_cpython::object::{Borrowed, Object};
 
 use crate::breaks::Reason;
-use crate::program_rules::Taken;
+use crate::program_rules::{Rules, Taken};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Calls, Ends};
 use crate::recorder::notes::call::Call;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::{Noted, Origin, State};
 
 impl Recorder {
     /// Takes a call as the program's rules say; `None`: they say nothing.
@@ -27,7 +30,7 @@ impl Recorder {
             }
             Taken::Silent => {
                 self.links.clear();
-                Some(self.call_silently(call))
+                Some(self.call_silently(rules, call))
             }
             Taken::Substitute(function) => {
                 let function = function.bind_borrowed(frame.py());
@@ -37,7 +40,7 @@ impl Recorder {
         }
     }
 
-    fn call_silently<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+    fn call_silently<'py>(&self, rules: &Rules, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, .. } = call;
         let result = {
             let _native = Suspended::new(frame.py());
@@ -49,11 +52,29 @@ impl Recorder {
         } else if result.is_exact_instance_of::<PyList>() {
             self.note(frame, |state| {
                 state.set_fresh(result.as_borrowed());
-                Ok(())
+                let items = heap::children(result.as_borrowed());
+                items.iter().try_for_each(|item| state.know_constant(rules, item.as_borrowed()))
             });
         } else {
             debug_assert!(result.is_none() || result.is_instance_of::<PyBool>());
         }
         Ok(result)
+    }
+}
+
+impl State {
+    /// A tensor with data that nobody has found outside was made for this trace: it is a constant of the program. What
+    /// is known of its address is of one that has died, as operations give tensors without data.
+    fn know_constant(&mut self, rules: &Rules, item: Borrowed<'_, '_>) -> Noted<()> {
+        let is_constant = self.kind(item) == Kind::Tensor
+            && !rules.is_stand_in(item)
+            && !matches!(self.origin(item), Some(Origin::Source(_)));
+        if !is_constant {
+            return Ok(());
+        }
+        self.objects.forget_origin(item);
+        let id = self.object(item);
+        let source = self.sources.anchor(id, || "a constant".into());
+        self.adopt(source, item)
     }
 }

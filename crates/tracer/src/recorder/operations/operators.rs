@@ -111,6 +111,10 @@ impl Recorder {
         if let Some(result) = self.array_operator(frame, names, &[left, right]) {
             return result;
         }
+        if let Some(operands) = self.operands_in_program(frame, [left, right]) {
+            let [left, right] = operands?;
+            return self.binary_op(frame, op, left.as_borrowed(), right.as_borrowed());
+        }
         if let Some(result) =
             self.symbolic_binary(frame, op, plain(names, operator), &[left, right])
         {
@@ -178,7 +182,7 @@ impl Recorder {
                     && heap::is_exact_dict(left)
                     && heap::is_exact_dict(right);
                 let is_handed = self.kind(left) == Kind::Object && is_handed(op, right);
-                if !adds && !merges && !is_handed {
+                if !adds && !merges && !is_handed && !self.is_of_arrays(&[left, right]) {
                     self.concrete(frame, &read, "an operator of containers");
                 }
                 self.guard_operands(frame, &[left, right], names);
@@ -273,6 +277,10 @@ impl Recorder {
         if let Some(result) = self.array_operator(frame, &names[..1], &[left, right]) {
             return result;
         }
+        if let Some(operands) = self.operands_in_program(frame, [left, right]) {
+            let [left, right] = operands?;
+            return self.compare_op(frame, op, left.as_borrowed(), right.as_borrowed());
+        }
         if let Some(result) = self.symbolic_compare(frame, op, left, right) {
             return result;
         }
@@ -311,7 +319,9 @@ impl Recorder {
                 })
             }
             Operands::Others => {
-                self.concrete(frame, &[left, right], "a comparison of containers");
+                if !self.is_of_arrays(&[left, right]) {
+                    self.concrete(frame, &[left, right], "a comparison of containers");
+                }
                 self.guard_operands(frame, &[left, right], names);
                 self.note(frame, |state| {
                     if holds_tensor(state, left) || holds_tensor(state, right) {

@@ -1,13 +1,15 @@
 //! Operations in the trace of a tensor program: they may write to nothing from outside.
 
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::object::Borrowed;
+use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Target, TextId};
 
 use crate::breaks::Reason;
 use crate::program_rules::Rules;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::above::{Calls, Ends};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, State};
@@ -33,6 +35,33 @@ impl Recorder {
             let Some(written) = written else { return Ok(()) };
             state.refuse_outside(rules, *written)
         });
+    }
+
+    /// The operands of an operator, of which one is an array of the program's and the other one of NumPy's own: both as
+    /// arrays of the program's.
+    pub(in crate::recorder) fn operands_in_program<'py>(
+        &self,
+        frame: &Frame<'py>,
+        [left, right]: [Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<[Object<'py>; 2]>> {
+        let rules = self.session.program.as_ref()?;
+        let (is_left, is_right) = (rules.is_array(left), rules.is_array(right));
+        let other = if is_left { right } else { left };
+        if is_left == is_right || !heap::is_array(other) {
+            return None;
+        }
+        let convert = rules.array_function(frame.py());
+        self.vouch(frame, convert.as_borrowed());
+        let converted = self.call_object(Call::new(frame, convert.as_borrowed(), &[other]));
+        Some(converted.map(|converted| {
+            if is_left { [left.to_owned(), converted] } else { [converted, right.to_owned()] }
+        }))
+    }
+
+    /// Whether an operator is one of arrays of the program's, whose methods take numbers that vary.
+    pub(in crate::recorder) fn is_of_arrays(&self, operands: &[Borrowed<'_, '_>]) -> bool {
+        let rules = self.session.program.as_ref();
+        rules.is_some_and(|rules| operands.iter().any(|operand| rules.is_array(*operand)))
     }
 
     /// What an operation has written to outside the program.

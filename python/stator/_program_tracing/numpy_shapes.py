@@ -1,0 +1,426 @@
+"""What is traced in the place of NumPy's functions that make arrays, shapes of others and products,
+as in `numpy_functions`."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+import torch
+
+from stator._program_tracing import arrays
+from stator._program_tracing.arrays import Array, array, both, cast, dtype_of
+from stator._program_tracing.numpy_functions import SUBSTITUTES, along_one, stands_for, sum
+
+__all__ = ["SUBSTITUTES"]
+
+# New arrays.
+
+
+def _filled(shape: Any, value: Any, dtype: torch.dtype) -> Any:
+    sizes = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    return Array(torch.full(sizes, value, dtype=dtype))
+
+
+@stands_for(np.zeros, makes=True)
+def zeros(shape: Any, dtype: Any = float) -> Any:
+    return _filled(shape, 0, dtype_of(dtype))
+
+
+@stands_for(np.ones, makes=True)
+def ones(shape: Any, dtype: Any = float) -> Any:
+    return _filled(shape, 1, dtype_of(dtype))
+
+
+@stands_for(np.full, makes=True)
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    value = array(fill_value)
+    kind = value.tensor.dtype if dtype is None else dtype_of(dtype)
+    sizes = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    return Array(value.tensor.to(kind).expand(sizes).clone())
+
+
+def _like(a: Any, value: Any, dtype: Any) -> Any:
+    return Array(torch.full_like(a, value, dtype=a.dtype if dtype is None else dtype_of(dtype)))
+
+
+@stands_for(np.zeros_like)
+def zeros_like(a: Any, dtype: Any = None) -> Any:
+    return _like(array(a).tensor, 0, dtype)
+
+
+@stands_for(np.ones_like)
+def ones_like(a: Any, dtype: Any = None) -> Any:
+    return _like(array(a).tensor, 1, dtype)
+
+
+@stands_for(np.full_like)
+def full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
+    return _like(array(a).tensor, fill_value, dtype)
+
+
+@stands_for(np.arange, makes=True)
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+    begin, end = (0, start) if stop is None else (start, stop)
+    if dtype is not None:
+        kind = dtype_of(dtype)
+    elif isinstance(begin, float) or isinstance(end, float) or isinstance(step, float):
+        kind = torch.float64
+    else:
+        kind = torch.int64
+    return Array(torch.arange(begin, end, step, dtype=kind))
+
+
+@stands_for(np.linspace, makes=True)
+def linspace(start: float, stop: float, num: int = 50, *, dtype: Any = None) -> Any:
+    found = Array(arrays.evenly(float(start), float(stop), num))
+    return found if dtype is None else found.astype(dtype)
+
+
+@stands_for(np.eye, makes=True)
+def eye(N: int, M: Any = None, *, dtype: Any = float) -> Any:  # noqa: N803
+    return Array(torch.eye(N, N if M is None else M, dtype=dtype_of(dtype)))
+
+
+@stands_for(np.identity, makes=True)
+def identity(n: int, dtype: Any = float) -> Any:
+    return eye(n, dtype=dtype)
+
+
+@stands_for(np.asarray, np.ascontiguousarray, makes=True)
+def asarray(a: Any, dtype: Any = None) -> Any:
+    found = array(a)
+    return found if dtype is None else Array(cast(found.tensor, dtype_of(dtype)))
+
+
+@stands_for(np.array, np.copy, makes=True)
+def copied(a: Any, dtype: Any = None) -> Any:
+    found = array(a)
+    return found.copy() if dtype is None else found.astype(dtype)
+
+
+def _scalar(kind: Any) -> None:
+    dtype = dtype_of(kind)
+
+    def scalar(value: Any = 0) -> Any:
+        if isinstance(value, (bool, int, float)):
+            return Array(torch.full((), value, dtype=dtype))
+        return Array(array(value).tensor.to(dtype))
+
+    stands_for(kind, makes=True)(scalar)
+
+
+for _kind in (np.float16, np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_):
+    _scalar(_kind)
+
+
+# Shapes.
+
+
+def _joined(parts: Any) -> list[Any]:
+    found = [array(part) for part in parts]
+    kind = arrays.common(found)
+    return [cast(part.tensor, kind) for part in found]
+
+
+@stands_for(np.concatenate)
+def concatenate(arrays: Any, axis: Any = 0) -> Any:
+    parts = _joined(arrays)
+    if axis is None:
+        return Array(torch.cat([part.reshape(-1) for part in parts]))
+    return Array(torch.cat(parts, axis))
+
+
+@stands_for(np.stack)
+def stack(arrays: Any, axis: int = 0) -> Any:
+    return Array(torch.stack(_joined(arrays), axis))
+
+
+@stands_for(np.vstack)
+def vstack(tup: Any) -> Any:
+    return Array(torch.vstack(_joined(tup)))
+
+
+@stands_for(np.hstack)
+def hstack(tup: Any) -> Any:
+    return Array(torch.hstack(_joined(tup)))
+
+
+@stands_for(np.column_stack)
+def column_stack(tup: Any) -> Any:
+    return Array(torch.column_stack(_joined(tup)))
+
+
+@stands_for(np.reshape)
+def reshape(a: Any, shape: Any) -> Any:
+    return array(a).reshape(shape)
+
+
+@stands_for(np.ravel)
+def ravel(a: Any) -> Any:
+    return array(a).ravel()
+
+
+@stands_for(np.transpose)
+def transpose(a: Any, axes: Any = None) -> Any:
+    return array(a).transpose(axes)
+
+
+@stands_for(np.swapaxes)
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return array(a).swapaxes(axis1, axis2)
+
+
+@stands_for(np.squeeze)
+def squeeze(a: Any, axis: Any = None) -> Any:
+    return array(a).squeeze(axis)
+
+
+@stands_for(np.expand_dims)
+def expand_dims(a: Any, axis: int) -> Any:
+    return Array(array(a).tensor.unsqueeze(axis))
+
+
+@stands_for(np.broadcast_to)
+def broadcast_to(array: Any, shape: Any) -> Any:
+    sizes = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    return Array(arrays.array(array).tensor.expand(sizes))
+
+
+@stands_for(np.moveaxis)
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    return Array(array(a).tensor.movedim(source, destination))
+
+
+@stands_for(np.atleast_1d)
+def atleast_1d(a: Any) -> Any:
+    return Array(torch.atleast_1d(array(a).tensor))
+
+
+@stands_for(np.atleast_2d)
+def atleast_2d(a: Any) -> Any:
+    return Array(torch.atleast_2d(array(a).tensor))
+
+
+@stands_for(np.split)
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    tensor, places = array(ary).tensor, indices_or_sections
+    if isinstance(places, int):
+        size = tensor.shape[axis]
+        if size % places:
+            raise ValueError("array split does not result in an equal division")
+        return [Array(part) for part in torch.split(tensor, size // places, axis)]
+    return [Array(part) for part in torch.tensor_split(tensor, tuple(places), axis)]
+
+
+@stands_for(np.pad)
+def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
+    tensor = arrays.array(array).tensor
+    if mode != "constant":
+        raise TypeError(f"np.pad in a tensor program has no mode {mode!r}")
+    widths = pad_width if isinstance(pad_width, (tuple, list)) else (pad_width, pad_width)
+    if not isinstance(widths[0], (tuple, list)):
+        widths = [widths] * tensor.dim()
+    pairs = list(widths) * (tensor.dim() if len(widths) == 1 else 1)
+    flat = [size for before, after in pairs[::-1] for size in (before, after)]
+    return Array(torch.nn.functional.pad(tensor, flat, value=constant_values))
+
+
+@stands_for(np.flip)
+def flip(m: Any, axis: Any = None) -> Any:
+    tensor = array(m).tensor
+    axes = list(range_of(tensor)) if axis is None else axis
+    return Array(torch.flip(tensor, list(axes) if isinstance(axes, (list, tuple)) else [axes]))
+
+
+def range_of(tensor: Any) -> Any:
+    return range(tensor.dim())
+
+
+@stands_for(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    return Array(torch.roll(array(a).tensor, shift, axis))
+
+
+@stands_for(np.tile)
+def tile(A: Any, reps: Any) -> Any:  # noqa: N803
+    return Array(torch.tile(array(A).tensor, reps if isinstance(reps, tuple) else (reps,)))
+
+
+@stands_for(np.repeat, method=True)
+def repeat(a: Any, repeats: int, axis: Any = None) -> Any:
+    tensor, axis = along_one(a, axis)
+    return Array(torch.repeat_interleave(tensor, repeats, axis))
+
+
+@stands_for(np.take, method=True)
+def take(a: Any, indices: Any, axis: Any = None) -> Any:
+    tensor, axis = along_one(a, axis)
+    places = array(indices).tensor
+    found = torch.index_select(tensor, axis, places.reshape(-1))
+    axis = axis % tensor.dim()
+    sizes = [*tensor.shape[:axis], *places.shape, *tensor.shape[axis + 1 :]]
+    return Array(found.reshape(sizes))
+
+
+@stands_for(np.diag)
+def diag(v: Any, k: int = 0) -> Any:
+    return Array(torch.diag(array(v).tensor, k))
+
+
+@stands_for(np.diagonal, method=True)
+def diagonal(a: Any, offset: int = 0) -> Any:
+    return Array(torch.diagonal(array(a).tensor, offset))
+
+
+@stands_for(np.trace, method=True)
+def trace(a: Any) -> Any:
+    return sum(diagonal(a), -1)
+
+
+@stands_for(np.triu)
+def triu(m: Any, k: int = 0) -> Any:
+    return Array(torch.triu(array(m).tensor, k))
+
+
+@stands_for(np.tril)
+def tril(m: Any, k: int = 0) -> Any:
+    return Array(torch.tril(array(m).tensor, k))
+
+
+@stands_for(np.size)
+def size(a: Any, axis: Any = None) -> Any:
+    return array(a).size if axis is None else array(a).shape[axis]
+
+
+@stands_for(np.ndim)
+def ndim(a: Any) -> Any:
+    return array(a).ndim
+
+
+@stands_for(np.shape)
+def shape(a: Any) -> Any:
+    return array(a).shape
+
+
+# Products.
+
+
+@stands_for(np.dot, method=True)
+def dot(a: Any, b: Any) -> Any:
+    left, right = both(a, b)
+    if left.dim() == 0 or right.dim() == 0:
+        return Array(left * right)
+    if right.dim() <= 2:
+        return Array(torch.matmul(left, right))
+    return Array(torch.tensordot(left, right, dims=([left.dim() - 1], [right.dim() - 2])))
+
+
+@stands_for(np.inner)
+def inner(a: Any, b: Any) -> Any:
+    return Array(torch.inner(*both(a, b)))
+
+
+@stands_for(np.outer)
+def outer(a: Any, b: Any) -> Any:
+    left, right = both(a, b)
+    return Array(torch.outer(left.reshape(-1), right.reshape(-1)))
+
+
+@stands_for(np.vdot)
+def vdot(a: Any, b: Any) -> Any:
+    left, right = both(a, b)
+    return Array(torch.vdot(left.reshape(-1), right.reshape(-1)))
+
+
+@stands_for(np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    return Array(torch.tensordot(*both(a, b), dims=axes))
+
+
+@stands_for(np.convolve)
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    left, right = both(a, v)
+    if mode not in ("full", "valid"):
+        raise TypeError(f"np.convolve in a tensor program has no mode {mode!r}")
+    more = right.shape[0] - 1 if mode == "full" else 0
+    kernel = torch.flip(right, [0])[None, None]
+    return Array(torch.nn.functional.conv1d(left[None, None], kernel, padding=more)[0, 0])
+
+
+@stands_for(np.einsum)
+def einsum(subscripts: str, *operands: Any) -> Any:
+    return Array(torch.einsum(subscripts, *_joined(operands)))
+
+
+@stands_for(np.cov)
+def cov(m: Any, *, rowvar: bool = True, ddof: Any = None, bias: bool = False) -> Any:
+    tensor = cast(array(m).tensor, torch.float64)
+    if tensor.dim() == 1:
+        tensor = tensor.unsqueeze(0)
+    elif not rowvar:
+        tensor = tensor.T
+    correction = (0 if bias else 1) if ddof is None else ddof
+    off = tensor - tensor.mean(1, keepdim=True)
+    return Array((off @ off.T / (tensor.shape[1] - correction)).squeeze())
+
+
+# Linear algebra.
+
+
+def _square(a: Any) -> Any:
+    tensor = array(a).tensor
+    return cast(tensor, arrays.QUOTIENTS[tensor.dtype])
+
+
+def _linear(name: str) -> None:
+    to = getattr(torch.linalg, name)
+
+    def function(a: Any) -> Any:
+        return Array(to(_square(a)))
+
+    stands_for(getattr(np.linalg, name))(function)
+
+
+for _name in ("inv", "det", "cholesky", "eigvalsh", "pinv"):
+    _linear(_name)
+
+
+@stands_for(np.linalg.solve)
+def solve(a: Any, b: Any) -> Any:
+    left, right = both(a, b)
+    kind = arrays.QUOTIENTS[left.dtype]
+    return Array(torch.linalg.solve(cast(left, kind), cast(right, kind)))
+
+
+Eigh = collections.namedtuple("Eigh", "eigenvalues eigenvectors")
+Svd = collections.namedtuple("Svd", "U S Vh")
+Qr = collections.namedtuple("Qr", "Q R")
+
+
+@stands_for(np.linalg.eigh)
+def eigh(a: Any) -> Any:
+    values, vectors = torch.linalg.eigh(_square(a))
+    return Eigh(Array(values), Array(vectors))
+
+
+@stands_for(np.linalg.svd)
+def svd(a: Any, full_matrices: bool = True) -> Any:
+    left, values, right = torch.linalg.svd(_square(a), full_matrices=full_matrices)
+    return Svd(Array(left), Array(values), Array(right))
+
+
+@stands_for(np.linalg.qr)
+def qr(a: Any) -> Any:
+    left, right = torch.linalg.qr(_square(a))
+    return Qr(Array(left), Array(right))
+
+
+@stands_for(np.linalg.norm)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    tensor = _square(x)
+    if ord is None:
+        squares = torch.abs(tensor).pow(2)
+        return Array(torch.sqrt(sum(Array(squares), axis, keepdims=keepdims).tensor))
+    return Array(torch.linalg.norm(tensor, ord, axis, keepdims))

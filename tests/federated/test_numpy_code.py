@@ -1,0 +1,361 @@
+"""NumPy code in local computations: traced, sent, run at once; it gives what NumPy gives."""
+
+from __future__ import annotations
+
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+import stator.federated as fl
+from stator.errors import ProgramError
+from stator.federated.execution import LocalContext
+
+f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
+FLOATS, INTEGERS = fl.TensorType(f32, [None, 4]), fl.TensorType(i32, [None, 4])
+SQUARE = fl.TensorType(f64, [3, 3])
+WEIGHTS = np.array([[1.0, -2.0], [0.5, 0.25], [3.0, 1.0], [0.0, -1.0]])
+SHIFT = np.array([1, 2, 3, 4], i32)
+SCALE = f32(0.5)
+EDGES = np.array([-1.0, 0.0, 0.5, 2.0])
+
+# Functions of rows of four floats, of integers from -3 to 3, or of a symmetric matrix.
+OF_ROWS: dict[str, Callable[..., Any]] = {
+    "means": lambda x: (np.mean(x), np.mean(x, axis=0), x.mean(1), np.mean(x, 1, keepdims=True)),
+    "sums": lambda x: (
+        np.sum(x),
+        x.sum(axis=(0, 1)),
+        np.sum(x, axis=-1, dtype=f64),
+        x.prod(axis=1),
+    ),
+    "spreads": lambda x: (np.var(x), np.std(x, axis=0), x.std(axis=1, ddof=1), x.var(ddof=0)),
+    "extremes": lambda x: (np.max(x), x.min(axis=0), np.ptp(x, axis=1), np.amax(x, 0)),
+    "places": lambda x: (
+        np.argmax(x, axis=1),
+        x.argmin(axis=0),
+        np.argsort(x, axis=1, kind="stable"),
+    ),
+    "orders": lambda x: (np.sort(x, axis=0), np.median(x, axis=0), np.median(x)),
+    "quantiles": lambda x: (
+        np.quantile(x, 0.3, axis=0),
+        np.percentile(x, [10, 50, 90], axis=0),
+        np.percentile(x, 25, axis=1, keepdims=True),
+        np.quantile(x, [0.0, 1.0]),
+        np.quantile(x, 0.4, method="higher"),
+        np.median(x, axis=-1, keepdims=True),
+        np.median(np.sqrt(x), axis=0),
+    ),
+    "running": lambda x: (np.cumsum(x, axis=0), x.cumsum(), np.diff(x, axis=1)),
+    "truths": lambda x: (np.any(x > 1), np.all(x > -5, axis=0), np.count_nonzero(x > 0, axis=1)),
+    "averages": lambda x: (
+        np.average(x, axis=1, weights=SHIFT),
+        np.average(x, axis=0),
+        np.average(x, weights=np.abs(x) + 1),
+    ),
+    "constants": lambda x: (x - SHIFT, SHIFT - x, SCALE * x, x / SCALE, x > SHIFT, SHIFT >= x),
+    "numbers": lambda x: (
+        np.negative(x),
+        2 * x,
+        x * 2.5,
+        1 - x,
+        2 / (x + 9),
+        x / 3,
+        (x + 9) ** 2,
+        -x,
+        abs(x),
+        +x,
+    ),
+    "products": lambda x: (x @ WEIGHTS, x.dot(x.T), np.outer(x[0], x[0]), np.inner(x, x)),
+    "einsum": lambda x: np.einsum("ij,kj->ik", x, x),
+    "items": lambda x: (x[0], x[:, 1], x[-1, 1:3], x[:, None, :], x[..., 0], x[::-1], x[:, ::-1]),
+    "by_arrays": lambda x: (x[:, np.array([2, 0])], np.take(x, [3, 1], axis=1), x[:, [1, 1]]),
+    "chosen": lambda x: (np.where(x > 0, x, 0), np.where(x > 0, 1.5, x), np.clip(x, -1, 1)),
+    "lengths": lambda x: (x.sum() / len(x), x * x.shape[1], np.float32(len(x)), x.mean() * x.size),
+    "joined": lambda x: (
+        np.concatenate([x, x * 2]),
+        np.stack([x[0], x[0] + 1], axis=1),
+        np.vstack([x[0], x[0]]),
+        np.hstack([x[0], x[0]]),
+    ),
+    "shaped": lambda x: (
+        x.reshape(-1),
+        np.ravel(x),
+        x.T,
+        np.transpose(x),
+        np.expand_dims(x, 0),
+        x[:, :, None].squeeze(2),
+        np.tile(x[0], 2),
+        np.repeat(x[0], 2),
+        np.flip(x, 1),
+        np.roll(x, 1, axis=1),
+        np.broadcast_to(x[0], (2, 4)),
+    ),
+    "made": lambda x: (
+        x + np.zeros(4),
+        x * np.ones(4, f32),
+        x + np.arange(4),
+        x @ np.eye(4),
+        x * np.linspace(0, 1, 4),
+        np.zeros_like(x),
+        np.full((2, 2), 3.5) + x[0, 0],
+        np.zeros((x.shape[0], 2)) + x[:, :2],
+    ),
+    "kinds": lambda x: (
+        x.astype(f64),
+        x.astype(int),
+        np.asarray(x, dtype="float64"),
+        x.astype(bool),
+    ),
+    "norms": lambda x: (
+        np.linalg.norm(x),
+        np.linalg.norm(x, axis=1),
+        np.linalg.norm(x, axis=1, keepdims=True),
+        np.linalg.norm(x, 1, axis=0),
+    ),
+    "rounded": lambda x: (np.round(x / 3, 1), np.floor(x), np.ceil(x), np.rint(x), np.sign(x)),
+    "counts": lambda x: (
+        np.histogram(x, bins=6, range=(-3, 3))[0],
+        np.histogram(x, bins=EDGES)[0],
+        np.histogram(x, bins=4, range=(-2, 2))[1],
+        np.bincount((np.abs(x[:, 0]) % 3).astype(i64), minlength=4),
+        np.searchsorted(EDGES, x[:, 0], side="right"),
+    ),
+    "parts": lambda x: (
+        np.pad(x, 1),
+        np.pad(x, ((0, 0), (1, 2)), constant_values=5),
+        np.split(x, 2, axis=1)[1],
+        np.split(x, [1, 3], axis=1)[1],
+        np.moveaxis(x, 0, 1),
+        np.atleast_2d(x[0]),
+        np.atleast_1d(x[0, 0]),
+    ),
+    "looked_up": lambda x: (
+        np.digitize(x, EDGES),
+        np.digitize(x[:, 0], EDGES, right=True),
+        np.interp(x[:, 0], EDGES, [1.0, 3.0, 2.0, 5.0]),
+        np.isin(x, SHIFT),
+        np.isclose(x, x + 1e-9),
+    ),
+    "sizes": lambda x: (x / np.size(x, 1), x / np.ndim(x), x.sum(axis=1) / np.shape(x)[1]),
+    "lists": lambda x: (np.array([x.sum(), x.max()]), np.mean([x[0], x[1]], axis=0), sum([x, x])),
+    "more_products": lambda x: (
+        np.tensordot(x, WEIGHTS, axes=1),
+        np.convolve(x[0] * 1.5, [1.0, -1.0]),
+        np.convolve(x[0] * 1.5, [0.5, 0.5], mode="valid"),
+        np.vdot(x[0], x[1]),
+    ),
+    "covariance": lambda x: np.cov(x, rowvar=False),
+}
+OF_FLOATS: dict[str, Callable[..., Any]] = {
+    "functions": lambda x: (
+        np.sqrt(np.abs(x)),
+        np.exp(x),
+        np.log1p(np.square(x)),
+        np.tanh(x),
+        np.arctan2(x, 2.0),
+        np.hypot(x, 1),
+        np.maximum(x, 0),
+        np.minimum(x, SCALE),
+        np.power(np.abs(x), 1.5),
+        np.logaddexp(x, 0),
+    ),
+    "not_numbers": lambda x: (np.isnan(x / x), np.isfinite(1 / x), np.nan_to_num(x / 0 * 0)),
+    "left_out": lambda x: (
+        np.nansum(np.sqrt(x), axis=0),
+        np.nanmean(np.where(x > 9, x, x), axis=1),
+        np.cbrt(x),
+    ),
+    "softmax": lambda x: (
+        np.exp(x - x.max(axis=1, keepdims=True))
+        / np.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True)
+    ),
+}
+OF_INTEGERS: dict[str, Callable[..., Any]] = {
+    "divided": lambda x: (x / 2, x // 2, x % 3, np.sqrt(np.abs(x)), np.exp(x), x / SHIFT),
+    "bits": lambda x: (x & 1, x | 4, x ^ 3, ~x, np.bitwise_and(x, SHIFT)),
+    "one_hot": lambda x: np.eye(7)[x[:, 0] + 3],
+    "true": lambda x: (x > 0) & (x < 3) | (x == -1),
+}
+OF_SQUARES: dict[str, Callable[..., Any]] = {
+    "solved": lambda a: (np.linalg.inv(a), np.linalg.solve(a, np.arange(3.0)), np.linalg.det(a)),
+    "factors": lambda a: (np.linalg.cholesky(a), np.linalg.eigh(a)[0], np.linalg.svd(a)[1]),
+    "parts": lambda a: (np.trace(a), np.diag(a), np.triu(a), np.tril(a, -1), a.diagonal()),
+}
+
+
+def written(x: Any) -> Any:
+    """Writes to what it has made."""
+    own = x.copy()
+    own[0] = 0
+    own[:, 1] *= 2
+    own += 1
+    own[own > 1.5] = -1
+    own.sort(axis=0)
+    held = np.zeros((2, 4))
+    for at in range(2):
+        held[at] = x.mean(axis=0) + at
+    return own, held
+
+
+def given(kind: Any, rows: int, seed: int = 0) -> Any:
+    drawn = np.random.default_rng(seed)
+    if kind is FLOATS:
+        return drawn.normal(size=(rows, 4)).astype(f32)
+    if kind is INTEGERS:
+        return drawn.integers(-3, 4, (rows, 4)).astype(i32)
+    factor = drawn.normal(size=(3, 3))
+    return factor @ factor.T + np.eye(3)
+
+
+def same(found: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        assert len(found) == len(expected)
+        for each, wanted in zip(found, expected, strict=True):
+            same(each, wanted)
+        return
+    expected = np.asarray(expected)
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    tolerance = 1e-5 if found.dtype == f32 else 1e-10
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+CASES = [
+    *((FLOATS, name, function) for name, function in {**OF_ROWS, **OF_FLOATS}.items()),
+    *((INTEGERS, name, function) for name, function in {**OF_ROWS, **OF_INTEGERS}.items()),
+    *((SQUARE, name, function) for name, function in OF_SQUARES.items()),
+    (FLOATS, "written", written),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"),
+    [(kind, function) for kind, _, function in CASES],
+    ids=[f"{name}-{np.dtype(kind.dtype)}" for kind, name, _ in CASES],
+)
+def test_it_gives_what_numpy_gives(kind: Any, function: Callable[..., Any]) -> None:
+    local = fl.local_computation(kind)(function)
+    again = fl.framework.ConcreteComputation.from_bytes(local.to_bytes())
+    with np.errstate(all="ignore"):
+        for rows in (3, 5, 2):
+            value = given(kind, rows, rows)
+            for run in (local, again):
+                same(run(value), function(value))
+
+    # Clients with as many rows run at once.
+    values = [given(kind, rows, seed) for seed, rows in enumerate((4, 2, 4, 4, 2))]
+
+    @fl.federated_computation(fl.FederatedType(kind, fl.CLIENTS))
+    def of_clients(value: Any) -> Any:
+        return fl.federated_map(local, value)
+
+    with np.errstate(all="ignore"):
+        for context in (LocalContext(), LocalContext(exact=True)):
+            with fl.framework.get_context_stack().install(context):
+                for found, value in zip(of_clients(values), values, strict=True):
+                    same(found, function(value))
+
+
+def test_steps_of_a_regression_are_sent() -> None:
+    model = OrderedDict(w=fl.TensorType(f64, [4]), b=fl.TensorType(f64))
+    rows = OrderedDict(x=fl.TensorType(f64, [None, 4]), y=fl.TensorType(f64, [None]))
+
+    def fit(m: Any, d: Any) -> Any:
+        w, b = m["w"], m["b"]
+        for _ in range(4):
+            off = d["x"] @ w + b - d["y"]
+            w = w - 0.1 * (d["x"].T @ off) / len(off)
+            b = b - 0.1 * np.mean(off)
+        return OrderedDict(w=w, b=b), np.float64(len(d["y"]))
+
+    local = fl.local_computation(model, rows)(fit)
+    assert str(local.type_signature.result) == "<<w=float64[4],b=float64>,float64>"
+
+    @fl.federated_computation(
+        fl.FederatedType(model, fl.SERVER), fl.FederatedType(rows, fl.CLIENTS)
+    )
+    def a_round(m: Any, d: Any) -> Any:
+        made = fl.federated_map(local, (fl.federated_broadcast(m), d))
+        return fl.federated_mean(made[0], made[1])
+
+    drawn = np.random.default_rng(0)
+    clients = [{"x": drawn.normal(size=(n, 4)), "y": drawn.normal(size=n)} for n in (3, 5, 5)]
+    found = {"w": np.zeros(4), "b": f64(0)}
+    read = fl.framework.ConcreteComputation.from_bytes(a_round.to_bytes())
+    for run in (a_round, read):
+        made = [fit(found, client) for client in clients]
+        total = sum(count for _, count in made)
+        expected = {k: sum(m[k] * count for m, count in made) / total for k in ("w", "b")}
+        found = run(found, clients)
+        np.testing.assert_allclose(found["w"], expected["w"], rtol=1e-12)
+        np.testing.assert_allclose(found["b"], expected["b"], rtol=1e-12)
+
+
+def test_pytorch_code_stays_what_it_is() -> None:
+    local = fl.local_computation(INTEGERS)(lambda x: x.sum(0) / 2)
+    assert local.type_signature.result.dtype == f32
+    assert (
+        fl.local_computation(INTEGERS)(lambda x: np.sum(x, 0) / 2).type_signature.result.dtype
+        == f64
+    )
+
+
+def test_tensors_in_containers_are_arrays_too() -> None:
+    local = fl.local_computation(fl.SequenceType(fl.TensorType(f32, [2])))(
+        lambda rows: {"middle": np.median(rows, axis=0), "count": np.int64(len(rows))}
+    )
+    found = local([f32([1, 2]), f32([3, 9]), f32([4, 1])])
+    assert found["middle"].tolist() == [3, 2] and found["count"] == 3
+
+
+def sizes(x: Any) -> Any:
+    return np.mean(x[x > 0])  # here
+
+
+def uniques(x: Any) -> Any:
+    return np.unique(np.round(x))  # here
+
+
+def decides(x: Any) -> Any:
+    return np.sum(x) if np.mean(x) > 0 else np.min(x)  # here
+
+
+def reads(x: Any) -> Any:
+    return float(np.mean(x))  # here
+
+
+def writes(x: Any) -> Any:
+    total = np.sum(x)
+    x[0] = 0  # here
+    return total
+
+
+def draws(x: Any) -> Any:
+    return np.mean(x) + np.random.normal()  # here
+
+
+def unknown(x: Any) -> Any:
+    return np.mean(x) + np.loadtxt("nowhere")  # here
+
+
+@pytest.mark.parametrize("function", [sizes, uniques, decides, reads, writes, draws, unknown])
+def test_what_cant_be_traced_is_said_at_its_line(function: Callable[..., Any]) -> None:
+    with pytest.raises((ProgramError, TypeError)) as met:
+        fl.local_computation(function, FLOATS)
+    frames = [each for each in traceback.extract_tb(met.tb) if each.filename == __file__]
+    assert "# here" in (frames[-1].line or "")
+    assert not any("stator/_program" in each.filename for each in traceback.extract_tb(met.tb))
+
+
+def test_what_pytorch_code_cant_do_is_said_of_pytorch_code() -> None:
+    def reading(x: Any) -> Any:
+        return torch.relu(x).sum().item()
+
+    with pytest.raises(ProgramError, match="item"):
+        fl.local_computation(reading, FLOATS)
