@@ -306,6 +306,33 @@ def test_pytorch_code_stays_what_it_is() -> None:
     )
 
 
+def test_arrays_from_outside_are_constants_of_pytorch_code() -> None:
+    bias = np.array([1.0, 2.0], f32)
+
+    def scored(x: Any) -> Any:
+        own = torch.tensor(bias)
+        own[0] = 5
+        weights = torch.tensor(WEIGHTS, dtype=torch.float32)
+        return x @ weights + torch.from_numpy(bias) * own + torch.as_tensor(SCALE)
+
+    local = fl.local_computation(FLOATS)(scored)
+    again = fl.framework.ConcreteComputation.from_bytes(local.to_bytes())
+    value = given(FLOATS, 3)
+    expected = scored(torch.from_numpy(value)).numpy()
+    bias[:] = 0
+    for run in (local, again):
+        same(run(value), expected)
+
+    def writing(x: Any) -> Any:
+        held = torch.from_numpy(bias)
+        held += 1
+        return x[:, :2] + held
+
+    with pytest.raises(ProgramError, match="a tensor from outside"):
+        fl.local_computation(FLOATS)(writing)
+    assert not bias.any()
+
+
 def test_tensors_in_containers_are_arrays_too() -> None:
     local = fl.local_computation(fl.SequenceType(fl.TensorType(f32, [2])))(
         lambda rows: {"middle": np.median(rows, axis=0), "count": np.int64(len(rows))}

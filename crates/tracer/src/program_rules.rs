@@ -18,6 +18,8 @@ pub enum Taken {
     Silent,
     /// Another function does the same and is traced in its place.
     Substitute(Py<PyAny>),
+    /// The same, if its first argument is an array or a scalar of NumPy's.
+    OfArray(Py<PyAny>),
 }
 
 /// The rules of one trace.
@@ -66,6 +68,10 @@ impl Rules {
         for pair in tracing.getattr("substitutes")?.cast_into::<PyList>()?.iter() {
             let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
             add(&original, Taken::Substitute(substitute));
+        }
+        for pair in tracing.getattr("of_arrays")?.cast_into::<PyList>()?.iter() {
+            let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
+            add(&original, Taken::OfArray(substitute));
         }
         Ok(Self {
             stand_in: tracing.getattr("stand_in")?.cast_into()?.unbind(),

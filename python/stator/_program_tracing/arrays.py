@@ -18,7 +18,17 @@ from torch.utils._python_dispatch import _disable_current_modes
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.checked import is_all_true
 
-__all__ = ["SILENT", "Array", "ArraySpec", "array", "begin", "dtype_of", "note", "was_noted"]
+__all__ = [
+    "OF_ARRAYS",
+    "SILENT",
+    "Array",
+    "ArraySpec",
+    "array",
+    "begin",
+    "dtype_of",
+    "note",
+    "was_noted",
+]
 
 
 class ArraySpec(TensorSpec):
@@ -501,3 +511,27 @@ def length(value: Any) -> Any:
 
 # Called while a program is traced, and no part of it.
 SILENT: list[Callable[..., Any]] = [note, constant]
+
+
+def _tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """`torch.tensor` of an array from outside: a copy of its own."""
+    found = _as_tensor(data, dtype, device).clone()
+    return found.requires_grad_() if requires_grad else found
+
+
+def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+    """`torch.as_tensor` of an array from outside, which nobody may write to."""
+    found = constant(data)[0]
+    found = found if dtype is None else cast(found, dtype)
+    return found if device is None else found.to(device)
+
+
+# Functions of PyTorch's, and what is traced in their place where they are given an array from
+# outside: it is a constant of the program.
+OF_ARRAYS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (torch.tensor, _tensor),
+    (torch.as_tensor, _as_tensor),
+    (torch.from_numpy, _as_tensor),
+]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.backends.mha
 import torch.utils.checkpoint
 
 __all__ = ["SILENT", "SUBSTITUTES"]
@@ -101,8 +102,16 @@ def refuse_contexts() -> str:
 # Called while a program is traced, and no part of it.
 SILENT: list[Callable[..., Any]] = [refuse_contexts, refuse_reentrant, refuse_residuals]
 
+
+def _without_fast_path() -> bool:
+    """Transformers that are evaluated have an operation of their own, which isn't public: programs
+    have the operations that it stands for."""
+    return False
+
+
 # Functions, and what is traced in their place.
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (torch.backends.mha.get_fastpath_enabled, _without_fast_path),
     (torch.linalg.lstsq, _lstsq),
     (torch._weight_norm, _weight_norm),
     (torch.utils.checkpoint.checkpoint, _checkpoint),

@@ -195,12 +195,14 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
 
 @stands_for(np.atleast_1d)
 def atleast_1d(a: Any) -> Any:
-    return Array(torch.atleast_1d(array(a).tensor))
+    found = array(a)
+    return found if found.ndim else found.reshape(1)
 
 
 @stands_for(np.atleast_2d)
 def atleast_2d(a: Any) -> Any:
-    return Array(torch.atleast_2d(array(a).tensor))
+    found = array(a)
+    return found if found.ndim > 1 else found.reshape(1, -1)
 
 
 @stands_for(np.split)

@@ -305,7 +305,7 @@ class Tracing:
 
     nodes = autograd.NODES
     silent = [
-        *(*autograd.SILENT, *casting.SILENT, *decomposed.SILENT, *indexing.SILENT),
+        *(*arrays.SILENT, *autograd.SILENT, *casting.SILENT, *decomposed.SILENT, *indexing.SILENT),
         *(*packed.SILENT, *transforms.SILENT),
     ]
     substitutes = [
@@ -314,6 +314,7 @@ class Tracing:
         *(*packed.SUBSTITUTES, *recurrent.SUBSTITUTES),
         *(*stepping.SUBSTITUTES, *transforms.SUBSTITUTES),
     ]
+    of_arrays = arrays.OF_ARRAYS
     stand_in = FakeTensor
     arrays = arrays.Array, arrays.array
     views = [_federated.Struct]
@@ -356,7 +357,6 @@ class Tracing:
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.inputs = [self._input(spec) for spec in leaves]
         if any(isinstance(spec, arrays.ArraySpec) for spec in leaves):
-            self.silent = [*self.silent, *arrays.SILENT]
             self.substitutes = [*self.substitutes, *numpy_shapes.SUBSTITUTES]
             arrays.begin()
         rest = iter([_given(*each) for each in zip(leaves, self.inputs, strict=True)])

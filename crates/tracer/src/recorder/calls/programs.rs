@@ -21,7 +21,7 @@ impl Recorder {
         &self,
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
-        let Call { frame, callable, .. } = call;
+        let Call { frame, callable, args, .. } = call;
         let rules = self.session.program.as_ref()?;
         match rules.call(callable)? {
             Taken::Node(operation) => {
@@ -32,7 +32,8 @@ impl Recorder {
                 self.links.clear();
                 Some(self.call_silently(rules, call))
             }
-            Taken::Substitute(function) => {
+            Taken::OfArray(_) if !args.first().is_some_and(|first| heap::is_array(*first)) => None,
+            Taken::Substitute(function) | Taken::OfArray(function) => {
                 let function = function.bind_borrowed(frame.py());
                 self.vouch(frame, function);
                 Some(self.call_object(call.of(function)))
