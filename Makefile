@@ -50,6 +50,7 @@ demo-federated: $(VENV)/built
 	$(BIN)/python -m examples.federated_linear_regression
 	$(BIN)/python -m examples.federated_averaging
 	$(BIN)/python -m examples.federated_learning
+	$(BIN)/python -m examples.federated_analytics
 
 # Measures what users install: built as wheels are.
 bench: profiled

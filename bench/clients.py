@@ -5,6 +5,7 @@ Each client takes some steps of gradient descent on rows of its own, with a clas
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from typing import Any
@@ -76,3 +77,98 @@ def measure(clients: int = 1000, runs: int = 5) -> dict[str, float]:
             close = np.allclose(result[key], expected, rtol=1e-4, atol=1e-6)
             assert close, f"{name}: {key} differs"
     return {name: float(np.median(each[1:])) for name, each in seconds.items()}
+
+
+def own_costs(clients: int = 4000, runs: int = 9) -> dict[str, float]:
+    """Seconds that a client costs beside the operations of its program: the least of some runs.
+
+    The program is small: a model and a client's rows give a model, a number and how many rows there
+    are, whose weighted mean and sums are taken."""
+    import torch
+
+    torch.set_num_threads(1)
+    of_rows = {"x": fl.TensorType(np.float32, [None, 4]), "y": fl.TensorType(np.int64, [None])}
+    of_model = {"w": fl.TensorType(np.float32, [4, 2]), "b": fl.TensorType(np.float32, [2])}
+
+    def small(model: Any, rows: Any) -> Any:
+        hit = ((rows["x"] @ model["w"] + model["b"]).argmax(-1) == rows["y"]).float()
+        return {"w": model["w"] * hit.mean(), "b": model["b"] * 1}, hit.sum(), len(rows["y"])
+
+    local = fl.local_computation(of_model, of_rows)(small)
+
+    def body(model: Any, rows: Any) -> Any:
+        made = fl.federated_map(local, (fl.federated_broadcast(model), rows))
+        counts = fl.federated_sum(made[2])
+        return fl.federated_mean(made[0], made[2]), fl.federated_sum(made[1]), counts
+
+    comp = fl.federated_computation(
+        body, fl.FederatedType(of_model, fl.SERVER), fl.FederatedType(of_rows, fl.CLIENTS)
+    )
+    drawn = np.random.default_rng(0)
+    model = {"w": drawn.normal(size=(4, 2)).astype(np.float32), "b": np.zeros(2, np.float32)}
+
+    def rows_of(sizes: int) -> list[Any]:
+        return [
+            {
+                "x": drawn.normal(size=(3 + at % sizes, 4)).astype(np.float32),
+                "y": drawn.integers(0, 2, 3 + at % sizes),
+            }
+            for at in range(clients)
+        ]
+
+    def least(run: Callable[[], Any]) -> float:
+        return min(_seconds(run) for _ in range(runs)) / clients
+
+    def spent(rows: list[Any], exact: bool) -> float:
+        def run() -> Any:
+            with fl.framework.get_context_stack().install(LocalContext(threads=1, exact=exact)):
+                return comp(model, rows)
+
+        return least(run)
+
+    equal, ragged = rows_of(1), rows_of(2)
+    weights = {name: torch.from_numpy(array) for name, array in model.items()}
+    tensors = [{name: torch.from_numpy(array) for name, array in row.items()} for row in equal]
+    # The operations alone: for each client, and for 256 at a time.
+    alone = least(lambda: [small(weights, row) for row in tensors])
+    many = {name: torch.stack([row[name] for row in tensors[:256]]) for name in ("x", "y")}
+    batched = least(
+        lambda: [
+            torch.vmap(small, (None, 0), (0, 0, None))(weights, many) for _ in range(clients // 256)
+        ]
+    )
+    return {
+        "one after the other": spent(equal, exact=True) - alone,
+        "at once": spent(equal, exact=False) - batched,
+        "at once, of two sizes in turn": spent(ragged, exact=False) - batched,
+    }
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def memory(numbers: int = 10_000) -> dict[str, float]:
+    """How many bytes the process takes more, at most, in a round of 1,000 and then of 100,000
+    clients that each make so many 32-bit numbers."""
+    of_values = fl.TensorType(np.float32, [numbers])
+    local = fl.local_computation(of_values)(lambda values: values * 2)
+
+    @fl.federated_computation(fl.FederatedType(of_values, fl.CLIENTS))
+    def total(values: Any) -> Any:
+        return fl.federated_mean(fl.federated_map(local, values))
+
+    value = np.ones(numbers, np.float32)
+    found = {}
+    for clients in (1_000, 100_000):
+        before = _most_memory()
+        # They have the same arrays: what is measured is what is made of them.
+        assert total([value] * clients)[0] == 2
+        found[str(clients)] = _most_memory() - before
+    return found
+
+
+def _most_memory() -> float:
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * 1024

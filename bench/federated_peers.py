@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -24,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import classifier, pages
+from bench.measure import printed_by
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = (100, 1000)
@@ -102,25 +102,14 @@ def worker(name: str, clients: int, rounds: int, folder: Path) -> None:
 def in_process(name: str, clients: int, rounds: int) -> tuple[list[float], classifier.Arrays]:
     """Seconds and models of some rounds; `RuntimeError` if the system fails."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "bench.federated_peers", "--worker", name]
-        command += ["--clients", str(clients), "--rounds", str(rounds), "--folder", folder]
+        arguments = ["--worker", name, "--clients", str(clients), "--rounds", str(rounds)]
         # Ray tells nobody how it is used.
-        environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
-        try:
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=LIMIT,
-                env=environment,
-            )
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"no end after {LIMIT} seconds") from None
-        if done.returncode:
-            print(done.stderr, file=sys.stderr)
-            raise RuntimeError((done.stderr.strip() or "no message").splitlines()[-1])
+        printed_by(
+            "bench.federated_peers",
+            *(*arguments, "--folder", folder),
+            timeout=LIMIT,
+            RAY_USAGE_STATS_ENABLED="0",
+        )
         with np.load(Path(folder) / "models.npz") as models:
             return json.loads((Path(folder) / "seconds.json").read_text()), dict(models)
 
@@ -146,6 +135,7 @@ def measure(clients: int, passes: int, rounds: int) -> dict[str, Found]:
                 seconds, models = in_process(name, clients, rounds + 1)
             except RuntimeError as error:
                 of.failure = str(error)
+                print(*getattr(error, "__notes__", ()), file=sys.stderr)
                 continue
             of.seconds += seconds[1:]
             of.difference = max(of.difference, difference(models, reference))

@@ -27,19 +27,37 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def in_a_process(module: str, *arguments: str, timeout: float) -> dict[str, Any] | str:
     """What a module prints as JSON in a process of its own; or, as text, why there is none."""
+    try:
+        printed = printed_by(
+            module, *arguments, timeout=timeout, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1"
+        )
+    except RuntimeError as error:
+        return str(error)
+    row: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return row
+
+
+def printed_by(module: str, *arguments: str, timeout: float, **environment: str) -> str:
+    """What a module prints in a process of its own. `RuntimeError` if it fails, or isn't done after
+    so many seconds."""
     command = [sys.executable, "-m", module, *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, timeout=timeout, capture_output=True, text=True
+            command,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            timeout=timeout,
+            capture_output=True,
+            text=True,
         )
     except subprocess.TimeoutExpired:
-        return f"not done after {timeout:.0f} s"
+        raise RuntimeError(f"not done after {timeout:.0f} s") from None
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        return f"failed: {last[0]}"
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+        error = RuntimeError(f"failed: {last[0]}")
+        error.add_note(done.stderr)
+        raise error
+    return done.stdout
 
 
 def single_threaded() -> None:
