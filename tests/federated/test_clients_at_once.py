@@ -265,6 +265,26 @@ def test_numbers_that_come_of_sizes(threads: int, counted: list[int]) -> None:
     assert sum(counted) == 2 * 20
 
 
+def test_numbers_of_one_client_are_those_of_the_program() -> None:
+    def counted(x: Any) -> Any:
+        rows = x.shape[0]
+        return rows, True, rows / 2, {"sum": x.sum(), "more": rows * 3}
+
+    of = fl.TensorType(np.float32, [None])
+    comp = fl.federated_computation(
+        lambda x: fl.federated_map(fl.local_computation(of)(counted), x),
+        fl.FederatedType(of, fl.CLIENTS),
+    )
+    for exact in (True, False):
+        with fl.framework.get_context_stack().install(LocalContext(exact=exact)):
+            found = comp([np.ones(size, np.float32) for size in (5, 2, 5)])
+        for (rows, is_more, half, told), size in zip(found, (5, 2, 5), strict=True):
+            assert rows == size and rows.dtype == np.int64
+            assert is_more and is_more.dtype == np.bool_
+            assert half == size / 2 and half.dtype == np.float32
+            assert told["sum"] == size and told["more"] == 3 * size
+
+
 def test_means_of_clients_of_different_sizes(counted: list[int]) -> None:
     """Sums are the same to the bit in whichever order clients of different sizes are added."""
     local = fl.local_computation(MODEL, ROWS)(with_numbers)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_federated::execution::{Value, of_type};
 use stator_federated::types::{TensorType, Type, TypeKind};
@@ -383,9 +383,16 @@ impl Flat {
     }
 }
 
-/// What an operation gave, as a tensor of the type; `None` if it isn't one.
+/// What an operation gave, as a tensor of the type; `None` if it is neither one nor a number.
 fn output(result: &Bound<'_, PyAny>, ty: &TensorType) -> PyResult<Option<Leaf>> {
     let py = result.py();
+    // Numbers come of sizes.
+    let is_number = result.is_exact_instance_of::<PyBool>()
+        || result.is_exact_instance_of::<PyInt>()
+        || result.is_exact_instance_of::<PyFloat>();
+    if is_number {
+        return Ok(to_leaf(result, ty).ok());
+    }
     if !Torch::get(py)?.is_some_and(|torch| torch.is_plain(result)) {
         return Ok(None);
     }
