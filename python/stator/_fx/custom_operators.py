@@ -3,10 +3,15 @@
 A custom operator may be one node of a trace if its results' metadata follows from its inputs'. Its
 schema and tags can rule that out, and only its own fake kernel can say so: it is run once for each
 metadata that is met, on inputs without data. What it foretells has to be what the operator gives.
+Sizes that it says data decides, as that of `torchvision.ops.nms` does, are left open.
 """
 
 from __future__ import annotations
 
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,12 +20,17 @@ from torch._library.custom_ops import CustomOpDef
 from torch._library.simple_registry import singleton
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 # PyTorch's own operators have rows; the others speak to other processes.
 _EXCLUDED = {"aten", "prim", "c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem"}
 _RESULTS = {"Tensor", "List[Tensor]"}
-_TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+_TAGS = {torch.Tag.data_dependent_output}
+_DATA_DECIDES = "its tags say that its results depend on data"
 _KEPT = 4096
+# In the place of a size that data decides.
+OPEN = "open"
 
 # By operator: why it can't be in a trace, or an empty text.
 _refusals: dict[OpOverload[Any, Any], str] = {}
@@ -46,17 +56,42 @@ def plan(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
             if len(_foretold) >= _KEPT:
                 _foretold.clear()
             _foretold[key] = _foretell(overload, args, kwargs)
-        return overload, _foretold[key]
+        foretold = _foretold[key]
+        if torch.Tag.dynamic_output_shape in overload.tags and not is_open(foretold):
+            raise UnknownError(_DATA_DECIDES)
+        return overload, foretold
     except UnknownError as why:
         return None, f"{operator}: {why}"
 
 
 def agrees(overload: OpOverload[Any, Any], foretold: Any, result: Any) -> bool:
     """Whether the results are what was foretold. If not, the operator is in no trace any more."""
-    if _metadata(result) == foretold:
+    if _fits(result, foretold):
         return True
     _refusals[overload] = "its fake kernel foretells other results"
     return False
+
+
+def is_open(foretold: Any) -> bool:
+    """Whether data decides sizes of the results."""
+    return any(part is OPEN or (isinstance(part, tuple) and is_open(part)) for part in foretold)
+
+
+def _fits(result: Any, foretold: Any) -> bool:
+    """Whether results are what was foretold, sizes aside that are open."""
+    if isinstance(result, (list, tuple)):
+        kind, *parts = foretold
+        return kind is list and len(parts) == len(result) and all(map(_fits, result, parts))
+    _, sizes, _, dtype, device = foretold
+    if OPEN not in sizes:
+        return bool(_metadata(result) == foretold)
+    return (
+        len(sizes) == result.dim()
+        and all(said in (size, OPEN) for said, size in zip(sizes, result.shape, strict=True))
+        and result.is_contiguous()
+        and (result.dtype, result.device) == (dtype, device)
+        and result.layout == torch.strided
+    )
 
 
 def _overload(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload[Any, Any]:
@@ -84,7 +119,7 @@ def _refusal(overload: OpOverload[Any, Any]) -> str:
     if overload.namespace in _EXCLUDED:
         return "it isn't in the table of operations"
     if _TAGS & set(overload.tags):
-        return "its tags say that its results depend on data"
+        return _DATA_DECIDES
     if any(str(result.type) not in _RESULTS for result in schema.returns):
         return "it gives something else than tensors"
     if any(isinstance(argument.type, torch.ClassType) for argument in schema.arguments):
@@ -145,8 +180,54 @@ def _metadata(value: Any) -> Any:
 
 
 def _foretell(overload: OpOverload[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    # Without a shape environment a fake kernel can't make sizes that depend on data.
-    mode = FakeTensorMode(allow_fallback_kernels=False)
+    try:
+        return _metadata(_without_data(overload, args, kwargs, None))
+    except UnknownError:
+        raise
+    except DynamicOutputShapeException as error:
+        closed = error
+    except Exception as error:
+        raise _untold(error) from None
+    try:
+        # With a shape environment a fake kernel can make sizes that depend on data.
+        return _opened(_without_data(overload, args, kwargs, ShapeEnv()))
+    except UnknownError:
+        raise
+    except Exception:
+        raise _untold(closed) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What a fake kernel warns of in this thread isn't the program's.
+
+    Filters stay as they are: setting one lets warnings be given again that are given once."""
+    warn, thread = warnings.warn, threading.get_ident()
+
+    def given(*args: Any, **kwargs: Any) -> None:
+        if threading.get_ident() != thread:
+            warn(*args, **kwargs)
+
+    warnings.warn = given
+    try:
+        yield
+    finally:
+        warnings.warn = warn
+
+
+def _untold(error: Exception) -> UnknownError:
+    said = str(error).strip().split("\n")[0]
+    kind = type(error).__name__
+    return UnknownError(f"it has no fake kernel that tells its results ({kind}: {said})")
+
+
+def _without_data(
+    overload: OpOverload[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    shapes: ShapeEnv | None,
+) -> Any:
+    mode = FakeTensorMode(allow_fallback_kernels=False, shape_env=shapes)
 
     def without_data(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -156,14 +237,20 @@ def _foretell(overload: OpOverload[Any, Any], args: tuple[Any, ...], kwargs: dic
             return [without_data(item) for item in value]
         return value
 
-    try:
-        with torch.no_grad(), mode:
-            named = {name: without_data(value) for name, value in kwargs.items()}
-            return _metadata(overload(*without_data(args), **named))
-    except UnknownError:
-        raise
-    except Exception as error:
-        said = str(error).strip().split("\n")[0]
-        raise UnknownError(
-            f"it has no fake kernel that tells its results ({type(error).__name__}: {said})"
-        ) from None
+    with torch.no_grad(), mode, _quiet():
+        named = {name: without_data(value) for name, value in kwargs.items()}
+        return overload(*without_data(args), **named)
+
+
+def _opened(value: Any) -> Any:
+    """As `_metadata`, of results some of whose sizes data decides."""
+    if isinstance(value, (list, tuple)):
+        return (list, *map(_opened, value))
+    if not isinstance(value, torch.Tensor):
+        raise UnknownError("it gives something else than tensors")
+    if not any(isinstance(size, torch.SymInt) for size in value.shape):
+        return _metadata(value)
+    if not value.is_contiguous():
+        raise UnknownError("it gives a tensor of an open size that isn't contiguous")
+    sizes = tuple(OPEN if isinstance(size, torch.SymInt) else size for size in value.shape)
+    return (torch.Tensor, sizes, None, value.dtype, value.device)

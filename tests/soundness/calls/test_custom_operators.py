@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -219,6 +220,49 @@ def test_results_that_depend_on_data_are_a_break(define: Callable[[str], None]) 
         torch.tensor(values) for values in ([1.0, 2, 0], [1.0, 0, 0], [1.0, 2, 3], [4.0, 5, 0])
     ]
     check(fn, *((x,) for x in calls))
+
+
+def test_sizes_that_a_fake_kernel_leaves_open_are_asked() -> None:
+    qualname = name()
+    torch.library.define(qualname, "(Tensor x) -> (Tensor, Tensor)", lib=LIBRARY)
+    torch.library.impl(qualname, "CPU", lambda x: (x[x > 0], x + 1), lib=LIBRARY)
+
+    def fake(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.new_empty(torch.library.get_ctx().new_dynamic_size()), torch.empty_like(x)
+
+    torch.library.register_fake(qualname, fake, lib=LIBRARY)
+    op = packet(qualname)
+
+    def fn(x: Tensor) -> Any:
+        kept, more = op(x)
+        return kept * 2, len(kept) + 1, kept.sum() / kept.shape[0], more, more.shape
+
+    compiled = api.compile(fn)
+    for values in ([1.0, 2, 0], [1.0, 0, 0], [1.0, 2, 3], [0.0, 0, 0], [4.0, 5, 0]):
+        x = torch.tensor(values)
+        assert repr(compiled(x)) == repr(fn(x))
+    stats = api._stats(compiled)
+    assert stats is not None
+    assert (stats.breaks, stats.traces) == (0, 1)
+
+
+def test_a_warning_of_a_fake_kernel_is_not_the_programs() -> None:
+    qualname = name()
+    torch.library.define(qualname, "(Tensor x) -> Tensor", lib=LIBRARY)
+    torch.library.impl(qualname, "CPU", twice, lib=LIBRARY)
+
+    def fake(x: Tensor) -> Tensor:
+        warnings.warn("without data", stacklevel=1)
+        return torch.empty_like(x)
+
+    torch.library.register_fake(qualname, fake, lib=LIBRARY)
+    op = packet(qualname)
+    compiled = api.compile(lambda x: op(x) + 1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+    assert not caught
 
 
 def test_results_that_are_numbers_are_a_break() -> None:

@@ -17,7 +17,7 @@ use stator_cpython::ops::CompareOp;
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::SourceId;
 use stator_operators::Determined;
-use stator_operators::torch::{bare, last_part};
+use stator_operators::torch::{ATEN, bare, last_part};
 use stator_shapes::{Cmp, CondId, Context, ExprId, SIZE_LIMIT, Symbol, SymbolId, Tree};
 
 use super::arithmetic::Term;
@@ -133,6 +133,10 @@ impl Operation {
             Determined::Sized => Some(match bare(&self.name) {
                 "unique" | "unique_consecutive" | "unique_dim" => SizedBy::All,
                 "_pack_padded_sequence" | "_pad_packed_sequence" => SizedBy::All,
+                // A custom operator's: nobody knows which.
+                _ if self.name.starts_with("torch.ops.") && !self.name.starts_with(ATEN) => {
+                    SizedBy::All
+                }
                 _ => SizedBy::First,
             }),
             Determined::AtLeast(_) => Some(SizedBy::First),

@@ -24,6 +24,8 @@ struct Foretold<'py> {
     overload: Object<'py>,
     name: String,
     results: Object<'py>,
+    /// Whether data decides sizes of the results.
+    is_open: bool,
 }
 
 impl Recorder {
@@ -61,11 +63,8 @@ impl Recorder {
             // An interrupt, which is the user's.
             Err(error) => return Err(Raised::set(frame.py(), error)),
         };
-        let operation = Operation {
-            name: foretold.name.into(),
-            is_method: false,
-            determined: Determined::Always,
-        };
+        let determined = if foretold.is_open { Determined::Sized } else { Determined::Always };
+        let operation = Operation { name: foretold.name.into(), is_method: false, determined };
         let overload = foretold.overload.as_borrowed();
         let result = self.tensor_call(&operation, call.of(overload))?;
         let agrees = {
@@ -108,5 +107,6 @@ fn foretell<'py>(call: Call<'_, 'py>) -> PyResult<std::result::Result<Foretold<'
         return Ok(Err(results.str()?.to_string()));
     }
     let name = format!("torch.ops.{}", overload.str()?);
-    Ok(Ok(Foretold { module, overload, name, results }))
+    let is_open = module.getattr("is_open")?.call1((&results,))?.extract()?;
+    Ok(Ok(Foretold { module, overload, name, results, is_open }))
 }
