@@ -74,7 +74,7 @@ const ROWS: &[(Data, &str)] = &[
         Arguments,
         Unknown,
         "abs add amax amin and bitwise_and bitwise_not bitwise_or bitwise_xor cat clamp concat \
-         constant_pad_nd cumsum diff eq ge greater greater_equal gt interpolate invert le less \
+         constant_pad_nd cumsum diff div divide eq floor_divide ge greater greater_equal gt interpolate invert le less \
          less_equal logical_and logical_not logical_or logical_xor lt masked_fill max maximum min \
          minimum mul multiply ne neg negative not not_equal or outer pad stack sub subtract sum tril \
          triu upsample_nearest1d upsample_nearest2d upsample_nearest3d where xor",

@@ -11,6 +11,8 @@ from differential.support import api
 from torch import Tensor
 from torch.nn import functional
 
+import stator
+
 from .results import copied, same
 
 ROWS = 6
@@ -162,3 +164,33 @@ def test_one_trace_serves_all_that_are_alike(name: str) -> None:
     compiled = api.compile(step, backend="eager")
     assert same(play(compiled, ALIKE[name]), play(step, ALIKE[name]))
     assert (api.traces(compiled), api.breaks(compiled)) == (1, 0)
+
+
+def padded_by_tensors(x: Tensor, n: Tensor) -> Any:
+    more = (n + 1, n.clamp(max=3))
+    padded = functional.pad(x, more)
+    return padded, padded.shape, functional.pad(x, [n, 1], value=2.5), x.new_zeros([n, 2])
+
+
+def test_rows_of_tensors_are_numbers() -> None:
+    compiled = stator.compile(padded_by_tensors)
+    x = torch.arange(4.0)
+    with stator.config.patch(skip_unprofitable=False):
+        for value in (1, 3, 0, 5, 2, 1):
+            n = torch.tensor(value)
+            assert repr(compiled(x, n)) == repr(padded_by_tensors(x, n))
+    stats = stator.stats(compiled)
+    assert (stats.breaks, stats.traces) == (0, 1), stats.reason
+
+
+def test_rows_of_floats_raise() -> None:
+    def padded(x: Tensor, n: Tensor) -> Any:
+        try:
+            return functional.pad(x, (n, n))
+        except TypeError as error:
+            return str(error)[:40]
+
+    compiled = stator.compile(padded)
+    for value in (1.0, 2.0, 1.0, 3.0):
+        args = torch.arange(4.0), torch.tensor(value)
+        assert repr(compiled(*args)) == repr(padded(*args))

@@ -147,7 +147,7 @@ fn of_data(call: &mut Call<'_>) -> Outcome {
     let mut at = &data;
     loop {
         match at {
-            Arg::Int(_) | Arg::Float(_) | Arg::Bool(_) => return Ok(vec![sizes]),
+            Arg::Int(_) | Arg::Float(_) | Arg::Bool(_) | Arg::Number => return Ok(vec![sizes]),
             Arg::Tensor { sizes: inner, .. } => {
                 sizes.extend_from_slice(inner);
                 return Ok(vec![sizes]);

@@ -80,6 +80,8 @@ pub enum Arg {
     Ellipsis,
     /// A string.
     Text(String),
+    /// A number of which nothing is known.
+    Number,
     /// Anything else: a dtype, a device, a generator.
     Opaque,
 }

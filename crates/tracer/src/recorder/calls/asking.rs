@@ -1,7 +1,9 @@
 //! C code that may ask tensors, run a generator or call a function of the program's: a way out is made before it
 //! (`ending/deciding.rs`).
 
-use stator_cpython::heap::iterator;
+use pyo3::prelude::*;
+use pyo3::types::PyFunction;
+use stator_cpython::heap::{iterator, types};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generator, ops};
 
@@ -11,6 +13,12 @@ use crate::recorder::calls::by_keys::takes_items;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+
+/// Whether an object's class says in Python which one is less.
+pub(super) fn is_ordered_in_python(object: Borrowed<'_, '_>) -> bool {
+    types::lookup_named(&object.get_type(), "__lt__")
+        .is_some_and(|method| method.is_instance_of::<PyFunction>())
+}
 
 impl Recorder {
     /// Calls a function of the table that is no operation of PyTorch's.
@@ -41,8 +49,11 @@ impl Recorder {
     /// program's, or asks tensors.
     fn may_ask_within(&self, class: &Class, call: Call<'_, '_>) -> bool {
         let Call { callable, args, .. } = call;
+        let traits = self.functions.traits(callable);
+        let orders = traits.has(Traits::ORDERS);
         let args = match class {
             Class::Transparent | Class::Model(Model::Next) => args,
+            Class::Model(Model::ContainerWrite) if orders => args,
             Class::Model(Model::ContainerWrite) => args.get(1..).unwrap_or_default(),
             _ => return false,
         };
@@ -51,16 +62,21 @@ impl Recorder {
         }
         const LAZY: [&str; 6] = ["map", "zip", "enumerate", "filter", "reversed", "accumulate"];
         let is_lazy = || heap::is_named(callable, &LAZY);
-        let compares = matches!(class, Class::Transparent)
-            && !self.functions.traits(callable).has(Traits::MOVES);
+        let compares = matches!(class, Class::Transparent) && !traits.has(Traits::MOVES);
         let mut state = self.state.borrow_mut();
         // Nobody reads a container for that.
         let mut may_ask = |arg: Borrowed<'_, '_>| match state.kind_alone(arg) {
             Kind::Function | Kind::Method | Kind::Partial => true,
+            // What it gives is compared.
+            _ if orders && heap::is_getter(arg) => true,
             Kind::Builtin | Kind::Object => state.has_symbols() && takes_items(arg),
-            Kind::List | Kind::Tuple if compares => {
+            Kind::List | Kind::Tuple if compares || orders => {
                 let first = heap::children(arg).into_iter().next();
-                first.is_some_and(|first| state.kind_alone(first.as_borrowed()) == Kind::Tensor)
+                first.is_some_and(|first| match state.kind_alone(first.as_borrowed()) {
+                    Kind::Tensor => compares,
+                    Kind::Object => orders && is_ordered_in_python(first.as_borrowed()),
+                    _ => false,
+                })
             }
             Kind::Iterator => {
                 let runs = ops::is_generator(arg) || !matches!(class, Class::Model(Model::Next));

@@ -71,8 +71,8 @@ impl Conversions for Recorder {
         conversion: Conversion,
     ) -> Option<Result<Object<'py>>> {
         let method = match self.kind(object) {
-            // Of a class whose own class is a program's.
-            Kind::Type => {
+            // Of a class whose own class is a program's, or of a member of an enumeration.
+            Kind::Type | Kind::Singleton => {
                 self.special_of_any(frame, object, &PyString::intern(frame.py(), name))?
             }
             _ => self.method(frame, object, name)?,

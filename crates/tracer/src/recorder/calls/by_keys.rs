@@ -1,15 +1,18 @@
 //! `min`, `max` and `sorted` with a key that is a Python function: the recorder calls it for each item, so that what it gives may be a
 //! number that was read, or a tensor with one. Their order is a row of decisions.
 
+use std::iter;
+
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyRange};
+use pyo3::types::{PyDict, PyList, PyRange, PyTuple};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
-use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::CompareOp;
 use stator_cpython::{Raised, Result, ops};
 
+use super::asking::is_ordered_in_python;
 use crate::breaks::Reason;
 use crate::functions::Numeric;
 use crate::recorder::Recorder;
@@ -17,9 +20,23 @@ use crate::recorder::notes::above::{Calls, Ends};
 use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::Origin;
 use crate::recorder::numbers::orders::known_flag;
 use crate::recorder::numbers::read_tensors::{LONGEST, single};
 use crate::recorder::reads::whole_containers::is_plain;
+
+/// The methods by which things are put in order.
+const ORDERING: &[&str] = &["__lt__", "__gt__"];
+
+impl<'py> Call<'_, 'py> {
+    /// What a function of a sequence says of an empty one.
+    fn of_nothing(&self) -> Result<Object<'py>> {
+        let empty = PyTuple::empty(self.frame.py()).into_any();
+        let rest = self.args.iter().skip(1).copied();
+        let args: Args<'_, 'py> = iter::once(empty.as_borrowed()).chain(rest).collect();
+        Call { args: &args, ..*self }.natively()
+    }
+}
 
 /// How keys may be compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,6 +45,10 @@ enum Keys {
     Plain,
     /// Numbers, or tensors with one, that may differ.
     Numbers,
+    /// Tuples and lists of numbers and constants, of which some may differ.
+    Rows,
+    /// Objects that say themselves which one is less, in Python: their methods are traced.
+    Objects,
     /// In a way that the trace doesn't follow: it has ended.
     Unknown,
 }
@@ -40,9 +61,10 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
         let names = heap::tuple_items(names?);
-        let numeric = self.functions.numeric(callable)?;
-        let op = numeric.extreme();
-        let is_sort = numeric == Numeric::Sorted;
+        let numeric = self.functions.numeric(callable);
+        let op = numeric.and_then(Numeric::extreme);
+        let is_in_place = numeric.is_none() && self.sorts_own_list(callable, args);
+        let is_sort = is_in_place || numeric == Some(Numeric::Sorted);
         if op.is_none() && !is_sort {
             return None;
         }
@@ -55,20 +77,46 @@ impl Recorder {
             match &*heap::text(name.as_borrowed()) {
                 "key" => key = Some(*value),
                 "reverse" if is_sort => is_reverse = known_flag(*value)?,
+                "default" if !is_sort => {}
                 _ => return None,
             }
         }
-        let key = key.filter(|key| self.may_be_key(*key, is_sort))?;
+        let key =
+            key.filter(|key| self.may_be_key(*key, is_sort) || self.is_known_getter(*key))?;
         if is_sort && self.kind(*sequence) == Kind::Iterator {
             return self.sorted_iterator(call, *sequence);
+        }
+        if let Some(op) = op
+            && self.runs_here(frame, *sequence)
+        {
+            let generator = *sequence;
+            let _collecting = self.collecting(frame);
+            let found = self.extreme_by(frame, key, op, || {
+                let item = ops::next(generator)?;
+                if let Some(item) = &item {
+                    self.note(frame, |state| state.register(item.as_borrowed()));
+                }
+                Ok(item)
+            });
+            return Some(found.and_then(|found| match found {
+                Some(found) => Ok(found),
+                None => call.of_nothing(),
+            }));
         }
         let items = match self.listed(frame, *sequence)? {
             Ok(items) => items,
             Err(raised) => return Some(Err(raised)),
         };
+        if is_in_place {
+            return self.sort_by(frame, key, *sequence, &items, is_reverse);
+        }
         Some(match op {
             None => self.sorted_by(frame, key, &items, is_reverse),
-            Some(op) => self.extreme_by(frame, key, op, &items),
+            Some(op) => {
+                let mut items = items.into_iter();
+                let found = self.extreme_by(frame, key, op, || Ok(items.next()));
+                found.map(|found| found.expect("there is one"))
+            }
         })
     }
 
@@ -97,6 +145,17 @@ impl Recorder {
                 std::iter::once(made.as_borrowed()).chain(args[1..].iter().copied()).collect();
             self.call_object(Call { frame, callable, args: &all, names })
         }))
+    }
+
+    /// Whether a generator may be run here, item by item, or an iterator of the trace's own over a container.
+    fn runs_here(&self, frame: &Frame<'_>, iterator: Borrowed<'_, '_>) -> bool {
+        if self.kind(iterator) != Kind::Iterator {
+            return false;
+        }
+        let is_own = self.origin(iterator) == Some(Origin::Fresh) && is_over_container(iterator);
+        let may_run =
+            is_own || heap::type_name(iterator) == "generator" && self.may_advance(frame, iterator);
+        may_run && !self.is_stopped()
     }
 
     /// The items of a container that can be gone over again.
@@ -161,6 +220,17 @@ impl Recorder {
             if keys.iter().all(is_number) {
                 return Keys::Numbers;
             }
+            // One that is compared with itself is gone through to its end.
+            if keys.iter().all(|key| self.is_less_now(*key, *key).is_some()) {
+                return Keys::Rows;
+            }
+            let says_itself = |key: &Borrowed<'_, '_>| {
+                self.kind(*key) == Kind::Object && is_ordered_in_python(*key)
+            };
+            if keys.iter().all(says_itself) {
+                keys.iter().for_each(|key| self.guard_answers(frame, *key, ORDERING));
+                return if self.is_stopped() { Keys::Unknown } else { Keys::Objects };
+            }
             self.stop(frame, Reason::DataRead, "keys that are no numbers");
             Keys::Unknown
         });
@@ -184,22 +254,26 @@ impl Recorder {
         frame: &Frame<'py>,
         key: Borrowed<'_, 'py>,
         op: CompareOp,
-        items: &[Object<'py>],
-    ) -> Result<Object<'py>> {
-        let mut best = items[0].clone();
+        mut items: impl FnMut() -> Result<Option<Object<'py>>>,
+    ) -> Result<Option<Object<'py>>> {
+        let Some(mut best) = items()? else { return Ok(None) };
         let mut greatest = self.key_of(frame, key, &best)?;
-        for item in &items[1..] {
-            let next = self.key_of(frame, key, item)?;
+        while let Some(item) = items()? {
+            let next = self.key_of(frame, key, &item)?;
             let is_better = match self.kind_of_keys(frame, &[&next, &greatest]) {
-                Keys::Numbers => self.decided_key(frame, op, &next, &greatest)?,
+                Keys::Numbers | Keys::Rows => self.decided_key(frame, op, &next, &greatest)?,
+                Keys::Objects => {
+                    let _consuming = self.consuming(frame);
+                    self.with_mode(frame, || is_ordered(op, &next, &greatest))?
+                }
                 Keys::Plain | Keys::Unknown => is_ordered(op, &next, &greatest)?,
             };
             if is_better {
                 greatest = next;
-                best = item.clone();
+                best = item;
             }
         }
-        Ok(best)
+        Ok(Some(best))
     }
 
     fn sorted_by<'py>(
@@ -209,26 +283,90 @@ impl Recorder {
         items: &[Object<'py>],
         is_reverse: bool,
     ) -> Result<Object<'py>> {
+        let (order, done) = self.in_order(frame, key, items, is_reverse)?;
+        done?;
+        let sorted = PyList::new(frame.py(), order.iter().map(|place| &items[*place]));
+        let sorted = sorted.map_err(|error| Raised::set(frame.py(), error))?.into_any();
+        self.note(frame, |state| {
+            state.set_fresh(sorted.as_borrowed());
+            Ok(())
+        });
+        Ok(sorted)
+    }
+
+    /// The places of items in their order, or in that which they have come to where a comparison raises.
+    fn in_order<'py>(
+        &self,
+        frame: &Frame<'py>,
+        key: Borrowed<'_, 'py>,
+        items: &[Object<'py>],
+        is_reverse: bool,
+    ) -> Result<(Vec<usize>, Result<()>)> {
         let py = frame.py();
         let mut keys = Vec::with_capacity(items.len());
         for item in items {
             keys.push(self.key_of(frame, key, item)?);
         }
         let kind = self.kind_of_keys(frame, &keys.iter().collect::<Vec<_>>());
-        let order = {
+        let in_order = || order_of(py, &keys, is_reverse).map_err(|error| Raised::set(py, error));
+        let (order, done) = if kind == Keys::Objects {
+            let _consuming = self.consuming(frame);
+            self.with_mode(frame, in_order)?
+        } else {
             let _native = (kind != Keys::Unknown).then(|| Suspended::new(py));
-            order_of(py, &keys, is_reverse).map_err(|error| Raised::set(py, error))
-        }?;
-        if kind == Keys::Numbers {
+            in_order()?
+        };
+        if let Err(error) = done {
+            // Which ones are compared follows from what they are.
+            self.behind(frame, || self.stop(frame, Reason::DataRead, "keys that have no order"));
+            return Ok((order, Err(Raised::set(py, error))));
+        }
+        if matches!(kind, Keys::Numbers | Keys::Rows) {
             self.decide_order(frame, &keys, &order, is_reverse)?;
         }
-        let sorted = PyList::new(py, order.iter().map(|place| &items[*place]));
-        let sorted = sorted.map_err(|error| Raised::set(py, error))?.into_any();
-        self.note(frame, |state| {
-            state.set_fresh(sorted.as_borrowed());
-            Ok(())
-        });
-        Ok(sorted)
+        Ok((order, Ok(())))
+    }
+
+    /// Whether a call is that of `sort` of a list that the trace has made.
+    fn sorts_own_list(&self, callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
+        let [list, ..] = args else { return false };
+        let sort = || callable.py().get_type::<PyList>().getattr("sort");
+        heap::is_named(callable, &["sort"])
+            && heap::is_exact_list(*list)
+            && sort().is_ok_and(|sort| sort.is(callable))
+            && self.origin(*list) == Some(Origin::Fresh)
+    }
+
+    /// `list.sort(key=...)`: while it's put in order, the list is empty.
+    fn sort_by<'py>(
+        &self,
+        frame: &Frame<'py>,
+        key: Borrowed<'_, 'py>,
+        list: Borrowed<'_, 'py>,
+        items: &[Object<'py>],
+        is_reverse: bool,
+    ) -> Option<Result<Object<'py>>> {
+        let py = frame.py();
+        let plain = list.cast_exact::<PyList>().ok()?;
+        self.note(frame, |state| state.write_own(list))?;
+        ops::count();
+        plain.set_slice(0, items.len(), PyList::empty(py).as_any()).ok()?;
+        let sorted = self.in_order(frame, key, items, is_reverse);
+        let is_changed = !plain.is_empty();
+        let (order, done) = match sorted {
+            Ok(sorted) => sorted,
+            Err(raised) => ((0..items.len()).collect(), Err(raised)),
+        };
+        let ordered = PyList::new(py, order.iter().map(|place| &items[*place]));
+        let put = ordered.and_then(|ordered| plain.set_slice(0, plain.len(), ordered.as_any()));
+        Some(done.and_then(|()| {
+            put.map_err(|error| Raised::set(py, error))?;
+            if is_changed {
+                let error = PyValueError::new_err("list modified during sort");
+                return Err(Raised::set(py, error));
+            }
+            Ok(py.None().into_bound(py))
+        }))
     }
 
     /// That keys are in this order: of each and the next one. A NaN isn't in order.
@@ -285,18 +423,34 @@ pub(super) fn takes_items(key: Borrowed<'_, '_>) -> bool {
     }
 }
 
+/// Whether an iterator goes over a list, tuple or dictionary.
+fn is_over_container(iterator: Borrowed<'_, '_>) -> bool {
+    const NAMES: [&str; 5] = [
+        "list_iterator",
+        "tuple_iterator",
+        "dict_keyiterator",
+        "dict_valueiterator",
+        "dict_itemiterator",
+    ];
+    NAMES.contains(&heap::type_name(iterator).as_str())
+}
+
 /// Whether two keys compare so, as Python says.
 fn is_ordered(op: CompareOp, left: &Object<'_>, right: &Object<'_>) -> Result<bool> {
     ops::truth(ops::compare(op, left.as_borrowed(), right.as_borrowed())?.as_borrowed())
 }
 
-/// The places of keys in their order.
-fn order_of(py: Python<'_>, keys: &[Object<'_>], is_reverse: bool) -> PyResult<Vec<usize>> {
+/// The places of keys in their order, or in that which they have come to where a comparison raises.
+fn order_of(
+    py: Python<'_>,
+    keys: &[Object<'_>],
+    is_reverse: bool,
+) -> PyResult<(Vec<usize>, PyResult<()>)> {
     let keys = PyList::new(py, keys)?;
     let named = PyDict::new(py);
     named.set_item("key", keys.getattr("__getitem__")?)?;
     named.set_item("reverse", is_reverse)?;
-    static SORTED: Named = Named::new("builtins", "sorted");
-    let places = py.get_type::<PyRange>().call1((keys.len(),))?;
-    SORTED.get(py)?.call((places,), Some(&named))?.extract()
+    let places = PyList::new(py, 0..keys.len())?;
+    let done = places.call_method("sort", (), Some(&named)).map(|_| ());
+    Ok((places.extract()?, done))
 }

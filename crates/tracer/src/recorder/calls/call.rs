@@ -326,6 +326,9 @@ impl Recorder {
             self.sees_more();
             return self.call_signature(call);
         }
+        if let Some(found) = self.call_dispatch(call) {
+            return found;
+        }
         self.call_python(call)
     }
 

@@ -59,6 +59,9 @@ impl Recorder {
             }
             (Model::TypeOf, [object]) => Ok(self.type_of(frame, *object)),
             (Model::Vars, [class]) if self.kind(*class) == Kind::Type => {
+                if let Some(proxy) = self.class_proxy(frame, *class) {
+                    return Ok(proxy);
+                }
                 self.stop(frame, Reason::Unsupported, "attribute __dict__ of a class");
                 native()
             }
@@ -401,7 +404,7 @@ impl Recorder {
         if self.length_of_array(frame, object) {
             return native();
         }
-        if self.kind(object) == Kind::Type
+        if matches!(self.kind(object), Kind::Type | Kind::Singleton)
             && !self.is_stopped()
             && let Some(length) =
                 self.python_converted(frame, object, "__len__", Conversion::Length)

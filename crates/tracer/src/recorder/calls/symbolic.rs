@@ -19,6 +19,7 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
+use crate::recorder::numbers::lazy_readers::reaches_tensor;
 
 /// Whether a class makes a dictionary of what it is called with.
 fn makes_dict(name: &str) -> bool {
@@ -35,7 +36,11 @@ fn moves(traits: Traits, name: &str, args: &[Borrowed<'_, '_>], positional: usiz
             name if makes_dict(name) => {
                 args[..positional].iter().all(|arg| text_keys(*arg).is_some())
             }
-            "map" => args.first().is_some_and(|called| called.is_instance_of::<PyFunction>()),
+            "map" => args.first().is_some_and(|called| {
+                called.is_instance_of::<PyFunction>()
+                    || heap::is_named(*called, &["len"])
+                        && !args.iter().any(|arg| reaches_tensor(*arg))
+            }),
             _ => true,
         }
 }
@@ -101,6 +106,16 @@ fn joins(callable: Borrowed<'_, '_>, separator: Borrowed<'_, '_>) -> bool {
         && separator.get_type().getattr("join").is_ok_and(|join| join.is(callable))
 }
 
+/// Whether a function finds the least or the greatest one.
+fn is_extreme(numeric: Option<Numeric>) -> bool {
+    matches!(numeric, Some(Numeric::Least | Numeric::Greatest))
+}
+
+/// Whether one argument has a name: `default`.
+fn names_default(names: Borrowed<'_, '_>) -> bool {
+    matches!(&heap::tuple_items(names)[..], [name] if *heap::text(name.as_borrowed()) == *"default")
+}
+
 /// Whether a call makes a log record of a message and its arguments, at which a replay's own record looks.
 fn is_record(class: &Class, names: Option<Borrowed<'_, '_>>) -> bool {
     matches!(class, Class::Emitter(Emitter::Log)) && names.is_none()
@@ -116,9 +131,14 @@ impl Recorder {
         let Call { frame, callable, args, names } = call;
         let numeric = self.functions.numeric(callable);
         let folds = matches!(numeric, Some(Numeric::Sum | Numeric::Least | Numeric::Greatest));
+        let mut has_default = false;
         let collected = match (args, names) {
             ([generator], None) if folds => {
                 self.collected(frame, *generator, numeric == Some(Numeric::Sum))?
+            }
+            ([generator, _], Some(names)) if is_extreme(numeric) && names_default(names) => {
+                has_default = true;
+                self.collected(frame, *generator, false)?
             }
             ([separator, texts], None) if joins(callable, *separator) => {
                 self.collected(frame, *texts, false)?
@@ -137,12 +157,19 @@ impl Recorder {
             let begun = sum(&[list.as_borrowed()])?;
             return sum(&[*generator, begun.as_borrowed()]);
         }
+        if let (true, Some(list), [_, default]) = (has_default, &collected, args)
+            && heap::list_items(list.as_borrowed()).is_empty()
+        {
+            return Ok((*default).to_owned());
+        }
         let collected: Option<SmallVec<[_; 2]>> = collected.as_ref().map(|list| {
-            let before = args[..args.len() - 1].iter().copied();
-            before.chain([list.as_borrowed()]).collect()
+            let before = if has_default { &[] } else { &args[..args.len() - 1] };
+            before.iter().copied().chain([list.as_borrowed()]).collect()
         });
         let args = collected.as_ref().map_or(args, |args| &args[..]);
-        let call = Call { args, ..call };
+        // What stands for nothing isn't asked for.
+        let names = names.filter(|_| collected.is_none());
+        let call = Call { args, names, ..call };
         if collected.is_none() {
             return self.call_of_values(class, call);
         }
@@ -160,6 +187,14 @@ impl Recorder {
         let name = heap::callable_name(callable);
         let traits = self.functions.traits(callable);
         let numeric = self.functions.numeric(callable);
+        if let ([sequence, _], Some(names)) = (args, names)
+            && is_extreme(numeric)
+            && names_default(names)
+            && self.elements(*sequence).is_some_and(|items| !items.is_empty())
+        {
+            // What stands for nothing isn't asked for.
+            return self.call_of_values(class, Call { args: &args[..1], names: None, ..call });
+        }
         if let Some(result) = self.ordered_numbers(class, numeric, call) {
             return result;
         }
@@ -249,6 +284,7 @@ impl Recorder {
             && !matches!(class, Class::Model(Model::Numpy | Model::Arrays(_)))
             && !self.hands_on(class, self.functions.writes(callable), call.positional())
             && !is_ordered
+            && !self.is_order_decided(call)
         {
             let read = if is_record(class, names) { &args[..2] } else { args };
             self.concrete(frame, read, &format!("read by {name}"));
@@ -352,6 +388,11 @@ impl Recorder {
                     )
             }
             ([separator, texts], None) => ops::is_generator(*texts) && joins(callable, *separator),
+            ([generator, _], Some(names)) => {
+                ops::is_generator(*generator)
+                    && is_extreme(self.functions.numeric(callable))
+                    && names_default(names)
+            }
             _ => false,
         }
     }

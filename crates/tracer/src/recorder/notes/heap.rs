@@ -227,6 +227,13 @@ pub fn short_repr(object: Borrowed<'_, '_>) -> String {
     }
 }
 
+/// Whether an object is one that `operator.itemgetter`, `attrgetter` or `methodcaller` makes.
+pub fn is_getter(object: Borrowed<'_, '_>) -> bool {
+    const NAMES: [&str; 3] = ["itemgetter", "attrgetter", "methodcaller"];
+    is_builtin_type(object.get_type().as_any().as_borrowed())
+        && NAMES.contains(&type_name(object).as_str())
+}
+
 /// Whether an object is a `tuple` or a `torch.Size`: its elements are all there is to it.
 pub fn is_plain_tuple(object: Borrowed<'_, '_>) -> bool {
     object.is_exact_instance_of::<PyTuple>()

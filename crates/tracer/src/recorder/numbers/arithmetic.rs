@@ -11,6 +11,7 @@ use stator_cpython::ops::{self, BinaryOp, CompareOp, UnaryOp};
 use stator_graph::{Arg, Operator, Target};
 use stator_shapes::{Cmp, CondId, Context, Error, ExprId, FloatId, FloatOp, FloatUnary};
 
+use super::lazy_readers::maps_lengths;
 use super::number_functions::boolean;
 use super::read_numbers::are_read;
 use super::symbols::comparison;
@@ -610,6 +611,9 @@ impl State {
         }
         for number in self.spelt(object) {
             self.specialise(object.py(), number, why);
+        }
+        if maps_lengths(object) {
+            return;
         }
         let viewed = heap::view_items(object);
         if viewed.is_none() && self.reads_later(object) {

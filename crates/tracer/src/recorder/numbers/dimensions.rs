@@ -507,7 +507,7 @@ impl State {
                 // Otherwise it decides no size: operations whose sizes it could decide aren't given it.
                 Number::Read(_) => {
                     let symbols = self.symbols.as_ref();
-                    symbols.and_then(|all| all.read_expr(id)).map_or(Arg::Opaque, Arg::Int)
+                    symbols.and_then(|all| all.read_expr(id)).map_or(Arg::Number, Arg::Int)
                 }
             };
         }

@@ -5,10 +5,11 @@
 //! those that are handed to it meanwhile ([`Recorder::handed_back`]).
 
 use pyo3::prelude::*;
-use pyo3::types::PyFunction;
+use pyo3::types::{PyCFunction, PyFunction};
+use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator::{self, Calling};
-use stator_cpython::heap::types;
+use stator_cpython::heap::{tensor, types};
 use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
@@ -69,8 +70,11 @@ impl State {
             return false;
         }
         let reads = match iterator::calling(object) {
-            Some(Calling::Map) => iterator::over(object, 0)
-                .is_none_or(|function| !function.is_exact_instance_of::<PyFunction>()),
+            Some(Calling::Map) => {
+                let is_python =
+                    |function: Object<'_>| function.is_exact_instance_of::<PyFunction>();
+                !iterator::over(object, 0).is_some_and(is_python) && !maps_lengths(object)
+            }
             Some(Calling::Filter | Calling::Starmap) => true,
             None => READ.contains(&&*heap::type_name(object)),
         };
@@ -132,6 +136,50 @@ impl State {
             }
         }
     }
+}
+
+/// Whether an iterator is `map(len, rows)`: how long a container is doesn't follow from the numbers in it.
+pub(super) fn maps_lengths(object: Borrowed<'_, '_>) -> bool {
+    let is_len = |called: Object<'_>| heap::is_named(called.as_borrowed(), &["len"]);
+    matches!(iterator::calling(object), Some(Calling::Map))
+        && iterator::over(object, 0).is_some_and(is_len)
+        && !reaches_tensor(object)
+}
+
+/// Whether a tensor is among what an object holds or goes over, as far as C code sees, or may be.
+pub(in crate::recorder) fn reaches_tensor(object: Borrowed<'_, '_>) -> bool {
+    let is_known = |part: Borrowed<'_, '_>| {
+        !tensor::is_tensor(part) && !ops::is_generator(part) && !is_object(part)
+    };
+    let mut parts = vec![object.to_owned()];
+    let mut seen = FxHashSet::default();
+    for _ in 0..DEPTH {
+        if !parts.iter().all(|part| is_known(part.as_borrowed())) {
+            return true;
+        }
+        let mut below = Vec::new();
+        for part in &parts {
+            if seen.insert(part.as_ptr() as usize) {
+                let part = part.as_borrowed();
+                let held = heap::plain_parts(part);
+                let is_leaf = heap::is_constant(part)
+                    || heap::is_builtin_type(part)
+                    || part.is_instance_of::<PyCFunction>();
+                below.extend(if held.is_empty() && !is_leaf { referents(part) } else { held });
+            }
+        }
+        if below.is_empty() {
+            return false;
+        }
+        parts = below;
+    }
+    true
+}
+
+/// Whether an object's class is a program's.
+fn is_object(object: Borrowed<'_, '_>) -> bool {
+    let ty = object.get_type();
+    types::is_heap(ty.as_borrowed()) && !types::is_immutable(ty.as_borrowed())
 }
 
 /// What a C object holds, as the garbage collector finds it; of a tuple, in which `zip` and such keep iterators, its items.

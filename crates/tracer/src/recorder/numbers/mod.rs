@@ -6,8 +6,8 @@
 //! compute with them: the result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
-//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, `sums` adds them as `sum` does, `texts` makes texts of them, and `pickles` bytes;
-//! `tensor_texts` those of tensors with one element, and `tables` has those that are found by a number. `tensors` are their nodes, and what holds them.
+//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, `rows` compares tuples and lists of them, `sums` adds them as `sum` does,
+//! `texts` makes texts of them, and `pickles` bytes; `tensor_texts` those of tensors with one element, and `tables` has those that are found by a number. `tensors` are their nodes, and what holds them.
 
 pub(super) mod arithmetic;
 pub(super) mod clocks;
@@ -25,6 +25,7 @@ pub(super) mod pickles;
 pub(super) mod read_exprs;
 pub(super) mod read_numbers;
 pub(super) mod read_tensors;
+pub(super) mod rows;
 pub(super) mod strides;
 pub(super) mod sums;
 pub(super) mod symbols;

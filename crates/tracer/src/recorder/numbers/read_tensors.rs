@@ -222,7 +222,10 @@ impl Recorder {
             ops::get_attr(tensor, PyString::intern(frame.py(), method).as_any().as_borrowed())
                 .and_then(|method| ops::call(method.as_borrowed(), &[], None))
         };
-        let number = self.read_number(frame, method, tensor, native)?;
+        let number = match self.is_constant_data(tensor) {
+            true => native(),
+            false => self.read_number(frame, method, tensor, native)?,
+        };
         let number = Raised::unless(frame.py(), number)?;
         // To read changes nothing: the instruction is as before.
         self.baseline.set(ops::executed());

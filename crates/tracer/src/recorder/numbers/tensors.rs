@@ -5,10 +5,27 @@ use stator_cpython::object::Borrowed;
 use stator_graph::{NodeId, Value};
 
 use crate::breaks::Reason;
+use crate::constant_data;
+use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::inputs::{TensorInput, graph_meta};
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
+
+impl Recorder {
+    /// Whether a tensor has the same data in every replay.
+    pub(in crate::recorder) fn is_constant_data(&self, tensor: Borrowed<'_, '_>) -> bool {
+        if self.session.program.is_some() || self.is_stopped() {
+            return false;
+        }
+        let state = self.state.borrow();
+        let Some(Origin::Node(node)) = state.origin(tensor) else { return false };
+        if state.enclosed.is_on() {
+            return false;
+        }
+        constant_data::is_known(&state.graph, node)
+    }
+}
 
 impl State {
     /// The node of a tensor: the one that made it, or a placeholder for an outside one.

@@ -5,6 +5,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyList, PySlice, PyTuple};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -44,16 +45,42 @@ pub(super) fn is_typed(operation: &str) -> bool {
 /// How deep containers are looked into before it's taken for granted that they hold arrays.
 const DEPTH: usize = 16;
 
-/// Whether an object is an array or a scalar of NumPy's, or may hold one. Nothing is read by asking.
+/// Whether an object is an array or a scalar of NumPy's, or may hold one. Nothing is read by asking. A container that
+/// others hold often is gone into once.
 fn may_hold_arrays(object: Borrowed<'_, '_>, depth: usize) -> bool {
-    let holds_parts = heap::is_plain_tuple(object)
-        || heap::is_exact_list(object)
-        || object.is_exact_instance_of::<PySlice>();
-    if !holds_parts {
-        return array_kind(object).is_some();
+    let is_one = |object: Borrowed<'_, '_>| array_kind(object).is_some();
+    if !holds_parts(object) {
+        return is_one(object);
     }
-    let holds = |part: &Object<'_>| may_hold_arrays(part.as_borrowed(), depth - 1);
-    depth == 0 || heap::plain_parts(object).iter().any(holds)
+    if depth == 0 {
+        return true;
+    }
+    let mut seen = FxHashSet::default();
+    let mut parts = heap::plain_parts(object);
+    for _ in 1..depth {
+        let mut below = Vec::new();
+        for part in &parts {
+            let part = part.as_borrowed();
+            if !holds_parts(part) {
+                if is_one(part) {
+                    return true;
+                }
+            } else if seen.insert(part.as_ptr() as usize) {
+                below.extend(heap::plain_parts(part));
+            }
+        }
+        if below.is_empty() {
+            return false;
+        }
+        parts = below;
+    }
+    parts.iter().any(|part| holds_parts(part.as_borrowed()) || is_one(part.as_borrowed()))
+}
+
+fn holds_parts(object: Borrowed<'_, '_>) -> bool {
+    heap::is_plain_tuple(object)
+        || heap::is_exact_list(object)
+        || object.is_exact_instance_of::<PySlice>()
 }
 
 impl Recorder {

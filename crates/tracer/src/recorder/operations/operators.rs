@@ -319,6 +319,9 @@ impl Recorder {
                 })
             }
             Operands::Others => {
+                if let Some(result) = self.compared_rows(frame, op, left, right) {
+                    return result;
+                }
                 if !self.is_of_arrays(&[left, right]) {
                     self.concrete(frame, &[left, right], "a comparison of containers");
                 }

@@ -11,12 +11,12 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_graph::{Arg, Constant, NodeId, Operator, Target, Value};
 use stator_guards::SourceId;
-use stator_operators::Use;
+use stator_operators::torch::bare;
+use stator_operators::{Use, is_numbered};
 
 use super::array_numbers::is_typed;
 use crate::breaks::Reason;
 use crate::compiling::Native;
-use crate::constant_data;
 use crate::functions::{Determined, Operation};
 use crate::recorder::Recorder;
 use crate::recorder::ending::risks::Risk;
@@ -323,19 +323,6 @@ impl Operations for Recorder {
 }
 
 impl Recorder {
-    /// Whether a tensor has the same data in every replay.
-    pub(in crate::recorder) fn is_constant_data(&self, tensor: Borrowed<'_, '_>) -> bool {
-        if self.session.program.is_some() || self.is_stopped() {
-            return false;
-        }
-        let state = self.state.borrow();
-        let Some(Origin::Node(node)) = state.origin(tensor) else { return false };
-        if state.enclosed.is_on() {
-            return false;
-        }
-        constant_data::is_known(&state.graph, node)
-    }
-
     /// A call of a function or method that the function table knows as a tensor operation.
     pub(in crate::recorder) fn tensor_call<'py>(
         &self,
@@ -412,6 +399,13 @@ impl Recorder {
             let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
             return self.tensor_call(operation, Call { args: &args, ..call });
         }
+        if problem.is_some()
+            && tensors == Use::Read
+            && let Some(settled) = self.settled_sequences(frame, operation, args)
+        {
+            let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
+            return self.tensor_call(operation, Call { args: &args, ..call });
+        }
         if let Some(problem) = problem
             // Numbers that are tensors may say more than sizes.
             && (self.use_of_tensors(operation, call) == Use::Read
@@ -448,6 +442,28 @@ impl Recorder {
         }
         let data = data.iter().map(|arg| Some((*arg).to_owned()));
         data.chain(sizes.iter().map(|arg| self.settled(frame, *arg))).collect()
+    }
+
+    /// Arguments with numbers for the tensors in lists and tuples of an operation that takes rows of integers alone:
+    /// `F.pad(x, (0, n))`. `None`: it's another one, or not all can be read.
+    fn settled_sequences<'py>(
+        &self,
+        frame: &Frame<'py>,
+        operation: &Operation,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<SmallVec<[Object<'py>; 8]>> {
+        let holds_tensors = |arg: Borrowed<'_, 'py>| {
+            let is_row = heap::is_exact_list(arg) || heap::is_plain_tuple(arg);
+            is_row && self.holds_own_tensor(arg)
+        };
+        if !is_numbered(bare(&operation.name)) || !args.iter().any(|arg| holds_tensors(*arg)) {
+            return None;
+        }
+        let settled = |arg: &Borrowed<'_, 'py>| match holds_tensors(*arg) {
+            true => self.settled(frame, *arg),
+            false => Some((*arg).to_owned()),
+        };
+        args.iter().map(settled).collect()
     }
 
     /// Why the operation's result is not determined by its inputs' metadata, if so.

@@ -79,6 +79,11 @@ impl Recorder {
                     return self.user_descriptor(frame, found.as_borrowed(), owner, &meta);
                 }
                 Descriptor::GetSet | Descriptor::Member => {
+                    if text == "__dict__"
+                        && let Some(proxy) = self.class_proxy(frame, owner)
+                    {
+                        return Ok(Found::Value(proxy));
+                    }
                     self.stop(frame, Reason::Unsupported, format!("attribute {text} of a class"));
                     return ops::get_attr(owner, name).map(Found::Value);
                 }

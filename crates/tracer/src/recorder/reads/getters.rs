@@ -28,13 +28,10 @@ pub(in crate::recorder) struct Getter<'py> {
 impl<'py> Getter<'py> {
     /// `None`: the object is none of these.
     pub(in crate::recorder) fn of(object: Borrowed<'_, 'py>) -> Option<Self> {
-        const NAMES: [&str; 3] = ["itemgetter", "attrgetter", "methodcaller"];
-        let class = object.get_type();
-        if !heap::is_builtin_type(class.as_any().as_borrowed())
-            || !NAMES.contains(&heap::type_name(object).as_str())
-        {
+        if !heap::is_getter(object) {
             return None;
         }
+        let class = object.get_type();
         // C code.
         let reduced = object.call_method0("__reduce__").ok()?;
         let reduced = heap::tuple_items(reduced.as_borrowed());
@@ -69,6 +66,15 @@ impl<'py> Getter<'py> {
 }
 
 impl Recorder {
+    /// Whether an object is a getter that [`Self::call_getter`] calls.
+    pub(in crate::recorder) fn is_known_getter(&self, object: Borrowed<'_, '_>) -> bool {
+        match (self.origin(object), Getter::of(object)) {
+            (Some(Origin::Fresh), Some(_)) => true,
+            (Some(Origin::Source(_)), Some(getter)) => getter.is_constant(),
+            _ => false,
+        }
+    }
+
     /// Calls such an object; `None` if it is none, or one whose parts nobody guards.
     pub(in crate::recorder) fn call_getter<'py>(
         &self,

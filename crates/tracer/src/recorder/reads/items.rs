@@ -507,10 +507,13 @@ impl Recorder {
         tensor: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
         let py = frame.py();
-        let method = ops::get_attr(tensor, pyo3::intern!(py, "unbind").as_any().as_borrowed())?;
         let target =
             |state: &mut State| Target::Method { name: state.graph.intern("unbind"), object: None };
-        let unbind = || ops::call(method.as_borrowed(), &[], None);
+        // Nothing is executed before: what is asked of sizes leaves before the instruction.
+        let unbind = || {
+            let name = pyo3::intern!(py, "unbind").as_any().as_borrowed();
+            ops::call(ops::get_attr(tensor, name)?.as_borrowed(), &[], None)
+        };
         self.operation(frame, target, &[tensor], None, unbind)
     }
 

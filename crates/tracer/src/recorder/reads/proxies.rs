@@ -16,6 +16,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::above::Calls;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
+use crate::recorder::notes::state::Origin;
 
 /// The methods that a proxy hands on.
 const HANDED_ON: &[&str] = &[
@@ -49,6 +50,9 @@ impl Recorder {
         let shown = value(proxy, Field::ProxyMapping)?;
         let dict = shown.as_borrowed();
         let is_plain = heap::is_exact_dict(dict) || heap::is_ordered_dict(dict);
+        if self.is_own_dict(dict) {
+            return Some(shown);
+        }
         if !is_plain || may_be_of_class(dict) {
             return None;
         }
@@ -58,6 +62,48 @@ impl Recorder {
             state.adopt(source, dict)
         })?;
         Some(shown)
+    }
+
+    /// `vars(cls)` and `cls.__dict__` of a class from outside: a new proxy of its own dictionary, of which what is asked is
+    /// guarded. `None`: it's a class that the trace has made or written to.
+    pub(in crate::recorder) fn class_proxy<'py>(
+        &self,
+        frame: &Frame<'py>,
+        class: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if self.is_stopped() || self.writes_classes() {
+            return None;
+        }
+        let proxy = class.getattr(pyo3::intern!(class.py(), "__dict__")).ok()?;
+        let dict = value(
+            proxy.cast_exact::<PyMappingProxy>().ok()?.as_any().as_borrowed(),
+            Field::ProxyMapping,
+        )?;
+        if self.origin(class) == Some(Origin::Fresh) || !heap::is_exact_dict(dict.as_borrowed()) {
+            return None;
+        }
+        self.note(frame, |state| {
+            let parent = state.anchor(class);
+            let source = state.sources.intern(Source::Dict(parent));
+            state.adopt(source, dict.as_borrowed())?;
+            state.set_fresh(proxy.as_borrowed());
+            Ok(())
+        })?;
+        Some(proxy)
+    }
+
+    /// Whether a dictionary is that of an object or class of which it's known, and is as it was when the trace began, or
+    /// as the trace has left it.
+    fn is_own_dict(&self, dict: Borrowed<'_, '_>) -> bool {
+        let state = self.state.borrow();
+        let source = state.source(dict);
+        let is_own =
+            source.is_some_and(|source| matches!(state.sources.get(source), Source::Dict(_)));
+        is_own && state.written.classes().is_empty()
+    }
+
+    fn writes_classes(&self) -> bool {
+        !self.state.borrow().written.classes().is_empty()
     }
 
     /// A call of a proxy's method, or of `len`: the dictionary behind it is asked.

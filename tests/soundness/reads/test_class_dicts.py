@@ -1,0 +1,159 @@
+"""`vars(cls)` and `cls.__dict__`: what a class has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+
+X = torch.arange(3.0)
+
+
+class Base:
+    scale: Any = 2
+    keys = ("a",)
+
+    def method(self) -> int:
+        return 1
+
+
+class Derived(Base):
+    keys = ("b", "c")
+    own = 4
+
+
+class Meta(type):
+    def __getattr__(cls, name: str) -> int:
+        return 7
+
+
+class Watched(metaclass=Meta):
+    own = 5
+
+
+def lineage(x: Tensor, d: Derived) -> Any:
+    found = [k for c in reversed(type(d).__mro__) for k in vars(c).get("keys", ())]
+    return found, x * len(found)
+
+
+def contained(x: Tensor, d: Derived) -> Any:
+    return "own" in vars(Derived), "scale" in Derived.__dict__, "scale" in vars(Base), x + 1
+
+
+def taken(x: Tensor, d: Derived) -> Any:
+    return x * vars(Base)["scale"], Derived.__dict__.get("own", 9), vars(Base)["method"](d)
+
+
+def lacking(x: Tensor, d: Derived) -> Any:
+    try:
+        return x * vars(Derived)["scale"]
+    except KeyError as error:
+        return str(error), x
+
+
+def named(x: Tensor, d: Derived) -> Any:
+    names = [name for name in vars(Derived) if not name.startswith("__")]
+    values = {k: v for k, v in Derived.__dict__.items() if not k.startswith("__")}
+    return names, values, x * len(names)
+
+
+def of_metaclass(x: Tensor, d: Derived) -> Any:
+    return x * vars(Watched)["own"], "other" in vars(Watched), Watched.other
+
+
+def written(x: Tensor, d: Derived) -> Any:
+    before = vars(Base)["scale"]
+    Base.scale = before + 1
+    after = vars(Base)["scale"]
+    Base.scale = before
+    return before, after, x * after
+
+
+def shown_before_a_write(x: Tensor, d: Derived) -> Any:
+    shown = vars(Base)
+    before = shown["scale"]
+    Base.scale = 11
+    after = shown["scale"]
+    Base.scale = before
+    return x * after, before
+
+
+def handed_out(x: Tensor, d: Derived) -> Any:
+    return vars(Base), x + 1
+
+
+def made(x: Tensor, d: Derived) -> Any:
+    class Local:
+        own = 3
+
+    return x * vars(Local)["own"], "other" in Local.__dict__
+
+
+PROGRAMS = [
+    lineage,
+    contained,
+    taken,
+    lacking,
+    named,
+    of_metaclass,
+    written,
+    shown_before_a_write,
+    handed_out,
+    made,
+]
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    yield
+    Base.scale, Base.keys, Derived.keys, Derived.own = 2, ("a",), ("b", "c"), 4
+    for name in ("scale", "more"):
+        if name in vars(Derived):
+            delattr(Derived, name)
+
+
+def play(call: Callable[[Tensor, Derived], Any]) -> list[str]:
+    played, d = [], Derived()
+
+    def step() -> None:
+        played.extend(repr(call(X, d)) for _ in range(4))
+
+    step()
+    Base.scale, Derived.keys = 3, ("d",)
+    step()
+    Derived.scale = torch.tensor(5.0)
+    step()
+    del Derived.scale
+    Base.keys = ()
+    step()
+    Derived.more = "more"  # type: ignore[attr-defined]
+    Derived.own = 6
+    step()
+    del Derived.more  # type: ignore[attr-defined]
+    Base.scale, Base.keys, Derived.keys, Derived.own = 2, ("a",), ("b", "c"), 4
+    step()
+    return played
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda it: it.__name__)
+@pytest.mark.parametrize("pays", [True, False])
+def test_a_class_shows_what_it_has(program: Callable[..., Any], pays: bool) -> None:
+    compiled = stator.compile(program, recompile_limit=99)
+    expected = play(program)
+    with stator.config.patch(skip_unprofitable=pays):
+        assert play(compiled) == expected
+
+
+@pytest.mark.parametrize("program", [lineage, contained, taken, lacking, named, of_metaclass])
+def test_it_breaks_no_graph(program: Callable[..., Any]) -> None:
+    compiled = stator.compile(program)
+    with stator.config.patch(skip_unprofitable=False):
+        for _ in range(4):
+            compiled(X, Derived())
+    stats = stator.stats(compiled)
+    assert (stats.traces, stats.breaks) == (1, 0), stats.reason
