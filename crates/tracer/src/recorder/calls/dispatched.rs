@@ -10,11 +10,14 @@ use pyo3::types::PyType;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::types;
+use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules};
 use stator_guards::{GuardKind, Source};
 
+use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -77,7 +80,19 @@ impl Recorder {
             return None;
         }
         self.note(frame, |state| state.adopt_keys(registry))?;
-        Some(self.registered_for(frame, registry, class))
+        let found = match self.registered_for(frame, registry, class) {
+            Ok(found) => found,
+            Err(raised) => return Some(Err(raised)),
+        };
+        // It keeps what it has found.
+        let kept = {
+            let _native = Suspended::new(frame.py());
+            call.natively()
+        };
+        if kept.as_ref().is_ok_and(|kept| !found.is(kept)) {
+            self.stop(frame, Reason::Unsupported, "another function than the registered one");
+        }
+        Some(kept)
     }
 
     /// What the cells of such a function hold, which is read.
