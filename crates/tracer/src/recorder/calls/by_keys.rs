@@ -81,8 +81,7 @@ impl Recorder {
                 _ => return None,
             }
         }
-        let key =
-            key.filter(|key| self.may_be_key(*key, is_sort) || self.is_known_getter(*key))?;
+        let key = key.filter(|key| self.may_be_key(*key, is_sort) || self.is_known_getter(*key))?;
         if is_sort && self.kind(*sequence) == Kind::Iterator {
             return self.sorted_iterator(call, *sequence);
         }

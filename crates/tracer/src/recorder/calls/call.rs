@@ -9,7 +9,6 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, generic, ops};
-use stator_guards::GuardKind;
 
 use super::marked::break_message;
 use super::models::compiles_aloud;
@@ -399,42 +398,6 @@ impl Recorder {
             None => self.stop(frame, Reason::OpaqueCall, heap::name_of(callable)),
         }
         call.natively()
-    }
-
-    /// `ref()` of an outside weak reference: the reference and what it refers to are guarded by
-    /// identity.
-    fn call_weakref<'py>(
-        &self,
-        frame: &Frame<'py>,
-        reference: Borrowed<'_, 'py>,
-    ) -> Result<Object<'py>> {
-        self.release_referent(frame, reference);
-        let referent = ops::call(reference, &[], None)?;
-        self.note(frame, |state| {
-            if state.origin(reference) == Some(Origin::Fresh) {
-                return Ok(());
-            }
-            let unknown = || (Reason::UnknownOrigin, "what a weak reference refers to".to_string());
-            let source = state.source(reference).ok_or_else(unknown)?;
-            let id = state.object(reference);
-            state.guard(source, GuardKind::Is(id));
-            if referent.is_none() {
-                return Ok(());
-            }
-            let id = state.object(referent.as_borrowed());
-            match state.source(referent.as_borrowed()) {
-                Some(source) => state.guard(source, GuardKind::Is(id)),
-                None if state.origin(referent.as_borrowed()).is_some() => return Err(unknown()),
-                // A reference refers to one object all its life.
-                None => {
-                    let name = || heap::type_name(referent.as_borrowed()).into();
-                    let source = state.sources.anchor(id, name);
-                    state.adopt(source, referent.as_borrowed())?;
-                }
-            }
-            Ok(())
-        });
-        Ok(referent)
     }
 
     /// Calls something the function table knows.

@@ -5,11 +5,10 @@
 //! own, as two from outside may be one at another call.
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use rustc_hash::FxHashSet;
 use stator_cpython::Result;
-use stator_cpython::modules;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 
 use crate::breaks::Reason;
@@ -142,11 +141,6 @@ pub(super) fn are_bytes(object: Borrowed<'_, '_>) -> bool {
 }
 
 fn is_dumps(callable: Borrowed<'_, '_>) -> bool {
-    static DUMPS: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
-    let py = callable.py();
-    if heap::callable_name(callable) != "dumps" {
-        return false;
-    }
-    let find = || Some(modules::import(py, "_pickle").ok()?.getattr("dumps").ok()?.unbind());
-    DUMPS.get_or_init(py, find).as_ref().is_some_and(|dumps| callable.is(dumps.bind(py)))
+    static DUMPS: Named = Named::new("_pickle", "dumps");
+    DUMPS.is(callable)
 }
