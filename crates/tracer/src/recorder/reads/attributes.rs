@@ -143,7 +143,9 @@ impl Recorder {
         let kind = self.kind(owner);
         match kind {
             Kind::Constant => {
-                if !lacks(owner, name) {
+                // Of which class it is, all of its values say alike.
+                let is_class = heap::is_number(owner) && heap::text(name) == "__class__";
+                if !is_class && !lacks(owner, name) {
                     self.concrete(frame, &[owner], "an attribute of a number");
                 }
                 self.native_attr(frame, owner, name)
