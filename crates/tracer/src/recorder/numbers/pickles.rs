@@ -5,7 +5,7 @@
 //! own, as two from outside may be one at another call.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use rustc_hash::FxHashSet;
 use stator_cpython::Result;
 use stator_cpython::modules::Named;
@@ -133,11 +133,6 @@ impl State {
         }
         self.graph_arg(text).ok().map(Piece::Plain)
     }
-}
-
-/// Whether bytes or a text are an object of their own, whatever they are.
-pub(super) fn are_bytes(object: Borrowed<'_, '_>) -> bool {
-    object.is_exact_instance_of::<PyBytes>()
 }
 
 fn is_dumps(callable: Borrowed<'_, '_>) -> bool {

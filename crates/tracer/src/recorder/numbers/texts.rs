@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
@@ -25,7 +25,6 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::recorder::notes::symbols::{NumberId, Piece, Spelling, Text};
-use crate::recorder::numbers::pickles::are_bytes;
 
 /// How `FORMAT_VALUE` numbers what it begins with.
 const FORMAT: u32 = 0;
@@ -390,7 +389,7 @@ impl Recorder {
         let own = match text.cast_exact::<PyString>() {
             Ok(text) => generic::own_text(text),
             // A pickle is a new object.
-            Err(_) => Some(text.clone()).filter(|bytes| are_bytes(bytes.as_borrowed())),
+            Err(_) => Some(text.clone()).filter(|text| text.is_exact_instance_of::<PyBytes>()),
         };
         let noted = self.note(frame, |state| {
             let numbers = state.numbers_of(operands);
