@@ -67,6 +67,9 @@ pub enum Part {
         /// Whether the entry was deleted in between and so moves to the end.
         moves: bool,
     },
+    /// The value at a key of a dictionary, where the key is a number that differs from call to call, and new there. The
+    /// value is a tuple: the key, and what stands there; nothing if the entry is deleted.
+    Entry,
     /// The contents of a closure cell.
     Cell,
     /// The value of a context variable.
@@ -166,6 +169,7 @@ impl<'py> Written<'py> {
     fn note(
         &mut self,
         store: &Store,
+        new: Option<&Object<'py>>,
         objects: &[Borrowed<'_, 'py>],
         table: &[Py<PyAny>],
     ) -> PyResult<()> {
@@ -176,6 +180,11 @@ impl<'py> Written<'py> {
         self.before.push(match store.part {
             Part::Item { key, .. } => {
                 let key = key.object(objects, table).to_owned();
+                let value = object.cast::<PyDict>()?.get_item(&key)?;
+                Before::Item { dict: own(), key, value }
+            }
+            Part::Entry => {
+                let (key, _) = entry_of(new)?;
                 let value = object.cast::<PyDict>()?.get_item(&key)?;
                 Before::Item { dict: own(), key, value }
             }
@@ -229,11 +238,15 @@ pub fn replay<'py>(
         let entry = |id: ObjectId| table[id.index()].bind_borrowed(py);
         pass.at(Stage::Effect)?;
         if pass == Pass::First {
-            written.note(store, objects, table)?;
+            written.note(store, value, objects, table)?;
         }
         match store.part {
             Part::Item { key, moves } => {
                 set_item(object, key.object(objects, table), value, moves)?;
+            }
+            Part::Entry => {
+                let (key, value) = entry_of(value)?;
+                set_item(object, key.as_borrowed(), value.as_ref(), false)?;
             }
             Part::Cell => set_cell(object, value),
             Part::Context => {
@@ -268,6 +281,12 @@ pub fn replay<'py>(
         written.done = index + 1;
     }
     Ok(())
+}
+
+/// The key and the value of a [`Part::Entry`].
+fn entry_of<'py>(value: Option<&Object<'py>>) -> PyResult<(Object<'py>, Option<Object<'py>>)> {
+    let entry = value.expect("a tuple of key and value").cast::<PyTuple>()?;
+    Ok((entry.get_item(0)?, entry.iter().nth(1)))
 }
 
 fn set_item<'py>(

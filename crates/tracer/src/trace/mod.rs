@@ -143,15 +143,25 @@ impl Traced {
         let name = |name: ObjectId| repr(name).trim_matches('\'').to_owned();
         let recipe = store.value.map(|value| self.recipes.get(value));
         let items = match recipe {
-            Some(Recipe::List(items)) => items.as_ref(),
+            Some(Recipe::List(items) | Recipe::Tuple(items)) => items.as_ref(),
             _ => &[],
         };
+        if let (Part::Entry, [key, held @ ..]) = (store.part, items) {
+            let key = match self.recipes.get(*key) {
+                Recipe::Source(key) => self.sources.print(self.rebuilt[*key as usize]),
+                Recipe::Constant(key) => repr(*key),
+                _ => "...".to_owned(),
+            };
+            let target = self.sources.print_item(id, &key);
+            return if held.is_empty() { format!("del {target}") } else { target };
+        }
         let target = match store.part {
             Part::Item { key: Key::Constant(key), .. } => self.sources.print_item(id, &repr(key)),
             Part::Item { key: Key::Resolved(key), .. } => {
                 let key = self.sources.print(self.rebuilt[key as usize]);
                 self.sources.print_item(id, &key)
             }
+            Part::Entry => object(),
             Part::Context => format!("{}.set()", object()),
             Part::Reset => format!("{}.reset()", object()),
             Part::Cell => format!("{}.cell_contents", object()),

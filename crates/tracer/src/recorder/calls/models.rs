@@ -317,12 +317,12 @@ impl Recorder {
         dict: Borrowed<'_, 'py>,
         others: &[Borrowed<'_, 'py>],
     ) -> Result<Object<'py>> {
+        let name = heap::callable_name(call.callable);
         self.note(call.frame, |state| {
             if heap::passes_order(call.callable, dict) {
-                let name = heap::callable_name(call.callable);
                 return Err((Reason::Unsupported, format!("dict.{name} of an OrderedDict")));
             }
-            state.adopt_dict_for(state.moving(), dict)?;
+            state.adopt_dict_of(&name, dict)?;
             others.iter().try_for_each(|other| state.adopt_deep(*other))
         });
         self.registered(call.frame, || call.natively())

@@ -239,7 +239,7 @@ impl Recorder {
         if moves {
             self.note(frame, |state| {
                 args.iter().try_for_each(|arg| match state.kind_alone(*arg) {
-                    Kind::Dict => state.adopt_dict_for(state.moving(), *arg),
+                    Kind::Dict => state.adopt_dict_of(&name, *arg),
                     _ => Ok(()),
                 })
             });
@@ -275,9 +275,13 @@ impl Recorder {
             let keys: SmallVec<[_; 4]> = keys.iter().map(|key| key.as_borrowed()).collect();
             self.concrete(frame, &keys, "a key");
         }
-        if traits.has(Traits::COUNTS) || asks_for_key(class, self.functions.writes(callable), args)
-        {
-            self.concrete(frame, second, "an index or key");
+        let asks_key = asks_for_key(class, self.functions.writes(callable), args);
+        if traits.has(Traits::COUNTS) || asks_key {
+            let stays =
+                asks_key && matches!(args, [dict, key, ..] if self.keeps_key(frame, *dict, *key));
+            if !stays {
+                self.concrete(frame, second, "an index or key");
+            }
         } else if !moves
             && !is_len
             // It fixes what it can't take.

@@ -73,7 +73,8 @@ impl Recorder {
             _ => self.python_set_item(frame, owner, value.is_some()),
         };
         // A method in Python looks at the key itself.
-        if kind != Kind::Tensor && !(kind == Kind::Object && method.is_some()) {
+        let looks_itself = kind == Kind::Tensor || kind == Kind::Object && method.is_some();
+        if !looks_itself && !self.keeps_key(frame, owner, key) {
             self.concrete(frame, &[key], "an index or key");
             self.guard_key(frame, &[key]);
         }

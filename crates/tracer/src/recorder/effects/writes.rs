@@ -74,7 +74,7 @@ impl State {
         if key.is_instance_of::<PySlice>() {
             return Err((Reason::OutsideWrite, "an item of a dictionary under a slice".into()));
         }
-        let key = self.objects.canonical(key);
+        let key = self.key_in(dict, key);
         let held = heap::dict_get(dict, key.as_borrowed());
         if held.is_none() || deletes {
             self.rekey(dict)?;
@@ -100,7 +100,7 @@ impl State {
     /// The keys of a dictionary, or their order, are about to change: what it was is read now or never.
     pub(super) fn rekey(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
         self.look_enclosed(dict.as_ptr() as usize);
-        self.adopt_keys(dict)?;
+        self.know_keys(dict)?;
         self.written.rekey(dict.as_ptr() as usize, || Keys {
             stored: heap::stored_keys(dict).into_iter().map(Bound::unbind).collect(),
             ordered: heap::is_ordered_dict(dict).then(|| ordered_keys(dict)),
@@ -274,7 +274,7 @@ impl State {
     }
 
     /// Guards that a written object isn't another one of which the same part was read or written.
-    pub fn guard_written_distinct(&mut self) {
+    pub fn guard_written_distinct(&mut self, py: Python<'_>) {
         let mut groups: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
         let left = self.enclosed.left().iter().copied();
         for (object, slot) in self.written.parts().chain(self.written.early()).chain(left) {
@@ -283,6 +283,12 @@ impl State {
         if self.written.any_dict() {
             // Each such write may make a key, where it's another dictionary than the recorded one.
             groups.insert(KEYS, self.written.dicts().collect());
+        }
+        if self.open_dicts().next().is_some() {
+            // Each key may be any number in another call.
+            let numbers = self.objects.plain_keys(py);
+            let asked = self.reads.slots().filter(|slot| numbers.contains(&slot.1));
+            groups.entry(KEYS).or_default().extend(asked.map(|slot| slot.0));
         }
         if !self.context.resets().is_empty() {
             groups.entry(CONTEXT).or_default().extend(self.context.resets());

@@ -307,7 +307,7 @@ impl<'s> Finish<'s> {
         let written = state.inputs.written(py);
         state.check_foreseen()?;
         state.guard_tensors_distinct();
-        state.guard_written_distinct();
+        state.guard_written_distinct(py);
         state.guard_compared_distinct();
         state.guard_owners_distinct();
         let symbolic = state.finish_symbols();
@@ -443,7 +443,7 @@ impl<'s> Finish<'s> {
         let mut stores = Vec::with_capacity(effects.len());
         for effect in effects {
             let object = self.state.exits.resolved(effect.source);
-            let value = match effect.last(py) {
+            let mut value = match effect.last(py) {
                 Last::Value(value) => Some(self.recipe(value.as_borrowed())?),
                 Last::Nothing => None,
                 Last::Elements(items) => {
@@ -454,6 +454,16 @@ impl<'s> Finish<'s> {
                 Last::Rested => self.rested(effect.object.bind_borrowed(py))?,
             };
             let part = match &effect.part {
+                effects::Part::Item { key, .. }
+                    if self
+                        .state
+                        .has_open_key(effect.object.bind_borrowed(py), key.bind_borrowed(py)) =>
+                {
+                    let key = self.recipe(key.bind_borrowed(py))?;
+                    let entry = std::iter::once(key).chain(value).collect();
+                    value = Some(self.recipes.push(Recipe::Tuple(entry)));
+                    Part::Entry
+                }
                 effects::Part::Item { key, moves } => {
                     let key = match self.state.key_source(key.bind_borrowed(py)) {
                         Some(source) => Key::Resolved(self.state.exits.resolved(source)),

@@ -9,7 +9,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyWeakrefMethods, PyWeakrefReference};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{ObjectId, SourceId, Text, grow_in_leaps};
@@ -127,6 +127,13 @@ impl Objects {
                 key.to_owned()
             }
         }
+    }
+
+    /// Where the constants are that served as keys, texts aside.
+    pub fn plain_keys(&self, py: Python<'_>) -> FxHashSet<usize> {
+        let keys = self.keys.iter().flat_map(|keys| keys.bind(py).iter());
+        let others = keys.filter(|(key, _)| !key.is_instance_of::<PyString>());
+        others.map(|(_, known)| known.as_ptr() as usize).collect()
     }
 
     /// Gives an object this source, unless it has one.

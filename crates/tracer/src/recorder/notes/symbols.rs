@@ -140,6 +140,8 @@ pub struct Symbols {
     pub texts: FxHashMap<usize, Text>,
     /// What texts were found in by a number, by address.
     pub tables: FxHashMap<usize, Table>,
+    /// Outside dictionaries, by address, and the numbers that are or were keys of theirs.
+    pub open_keys: Vec<(usize, Py<PyAny>)>,
     pub marked: Vec<Marked>,
     pub data_sizes: DataSizes,
     /// Whether numbers were read from tensors.

@@ -68,7 +68,8 @@ impl State {
                 let rekeyed = self.written.rekeyed().get(&address);
                 let is_ordered = rekeyed.is_some_and(|keys| keys.ordered.is_some());
                 let key = key.bind_borrowed(py);
-                let is_known = heap::is_constant(key) || self.key_source(key).is_some();
+                let is_known = heap::is_constant(key) && !self.has_open_key(object, key)
+                    || self.key_source(key).is_some();
                 if is_ordered || !is_known {
                     return false;
                 }

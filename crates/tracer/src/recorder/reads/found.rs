@@ -294,7 +294,7 @@ impl State {
         stands_in: bool,
     ) -> Result<(), Stop> {
         let Some(parent) = self.source(dict) else { return Ok(()) };
-        let key = self.objects.canonical(key);
+        let key = self.key_in(dict, key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
         if self.enclosed.hides(slot.0)
             && let Some(value) = value
@@ -354,8 +354,14 @@ impl State {
         }
     }
 
-    /// Guards the keys of an outside dictionary in iteration order.
+    /// Guards the keys of an outside dictionary in iteration order, for who reads them as values.
     pub fn adopt_keys(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.settle_keys(dict);
+        self.know_keys(dict)
+    }
+
+    /// As [`State::adopt_keys`], for who looks at no key.
+    pub fn know_keys(&mut self, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
         let Some(source) = self.source(dict) else { return Ok(()) };
         if !self.objects.mark(dict, Mark::Keyed) {
             return Ok(());
@@ -400,10 +406,16 @@ impl State {
 
     /// As [`State::adopt_dict`], for a use that is known.
     pub fn adopt_dict_for(&mut self, used: Use, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.settle_keys(dict);
+        self.adopt_entries(used, dict)
+    }
+
+    /// As [`State::adopt_dict_for`], for who looks at no key.
+    pub fn adopt_entries(&mut self, used: Use, dict: Borrowed<'_, '_>) -> Result<(), Stop> {
         if self.source(dict).is_none() {
             return Ok(());
         }
-        self.adopt_keys(dict)?;
+        self.know_keys(dict)?;
         for (key, value) in heap::dict_items(dict) {
             self.adopt_value(used, dict, key.as_borrowed(), value.as_borrowed())?;
         }

@@ -62,7 +62,7 @@ impl Recorder {
         if let Some(text) = self.text_at(frame, owner, key) {
             return text;
         }
-        if kind != Kind::Tensor {
+        if kind != Kind::Tensor && !self.keeps_key(frame, owner, key) {
             self.concrete(frame, &[key], "an index or key");
             self.guard_key(frame, &[key]);
         }
@@ -334,7 +334,9 @@ impl Recorder {
         }
         if self.kind(container) == Kind::Dict {
             // It's searched for a key: no value is looked at.
-            self.concrete(frame, &[item], "an index or key");
+            if !self.keeps_key(frame, container, item) {
+                self.concrete(frame, &[item], "an index or key");
+            }
         } else {
             self.concrete(frame, &[container, item], "a search");
         }

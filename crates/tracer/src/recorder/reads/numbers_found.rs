@@ -94,7 +94,7 @@ impl State {
     ) -> Result<Option<Object<'py>>, Stop> {
         let used = self.moving();
         self.read_slot(used, dict, key, Some(value), true)?;
-        let key = self.objects.canonical(key);
+        let key = self.key_in(dict, key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
         Ok(self.slot_stand_in(value.py(), slot))
     }

@@ -70,7 +70,7 @@ impl Recorder {
             Kind::Dict => {
                 if state.written.dict(object.as_ptr() as usize) {
                     // Which of the counted keys this trace made depends on all of them.
-                    return state.adopt_keys(object);
+                    return state.know_keys(object);
                 }
                 if let Some(source) = state.objects.first_sized(object) {
                     state.reads.first((object.as_ptr() as usize, KEYS));
