@@ -22,6 +22,7 @@ pub mod own_code;
 pub mod raised;
 pub mod reduced;
 pub mod shortcut;
+pub mod stack;
 pub mod thread;
 pub mod vectorcall;
 
