@@ -43,6 +43,8 @@ impl Recorder {
         let given: SmallVec<[Given; 8]> =
             args.iter().map(|arg| described(&mut state, *arg)).collect();
         let takes_each = takes_each(&mut state, operation, args);
+        let fixed: SmallVec<[Given; 8]> =
+            args.iter().map(|arg| if_fixed(&mut state, *arg)).collect();
         drop(state);
         let names = names.map_or_else(Vec::new, heap::tuple_items);
         let names: SmallVec<[String; 8]> =
@@ -68,8 +70,16 @@ impl Recorder {
         match found {
             // Inputs of programs have no data to read: PyTorch says so itself.
             Use::Read if self.session.program.is_some() => Use::Data,
-            // Called again, the operation reads the number again. Another backend's code can't.
-            Use::Scalar if !self.session.is_eager => Use::Read,
+            // Called again, the operation reads a tensor again. Another backend's code can't. What is given a number that
+            // was read is a step between the parts of a graph.
+            Use::Scalar if !self.session.is_eager => {
+                match Reading::of_operator(callable.py(), &operation.name) {
+                    Reading::Schemas(schemas) if schemas.tensors(&fixed, &names) == Use::Data => {
+                        Use::Scalar
+                    }
+                    _ => Use::Read,
+                }
+            }
             found => found,
         }
     }
@@ -246,7 +256,27 @@ fn takes_each(state: &mut State, operation: &Operation, args: &[Borrowed<'_, '_>
     })
 }
 
-/// Whether an argument is or holds a tensor of one element.
+/// As [`described`], were the numbers that were read constants.
+fn if_fixed(state: &mut State, object: Borrowed<'_, '_>) -> Given {
+    let is_number = |object: Borrowed<'_, '_>| heap::is_number(object);
+    match described(state, object) {
+        Given::Tensor { is_inexact, .. } if is_number(object) => {
+            if is_inexact {
+                Given::Number
+            } else {
+                Given::Integer
+            }
+        }
+        Given::Sequence { is_tensors, .. }
+            if heap::plain_parts(object).iter().all(|item| is_number(item.as_borrowed())) =>
+        {
+            Given::Sequence { is_tensors, holds_single: false }
+        }
+        given => given,
+    }
+}
+
+/// Whether an argument is or holds a tensor of one element, or a number that was read from one.
 fn bears_single(state: &mut State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
         Kind::Tensor => is_single(object),
