@@ -384,19 +384,6 @@ class Prepared:
             "all the same"
         )
 
-    def refuse_parts(self, operations: int, trace: str | None) -> str:
-        """Says why parts of a graph can't be compiled beside the program: what they are given is
-        there only when a call comes to them."""
-        error = _refused(_IN_PARTS)
-        if config.strict:
-            raise error
-        backend_failed(self.name, error, operations, trace)
-        return str(error)
-
-    def wait_for_parts(self, operations: int, trace: str | None) -> str:
-        """A call waits for the code of a graph's parts; who looks on is told why."""
-        return _say_wait(_words_of(operations, trace), _IN_PARTS, "this call")
-
     def differs(self, operations: int, trace: str | None, how: str) -> None:
         """The code isn't used, because it does something else than the graph."""
         backend_differs(self.name, how, operations, trace)
@@ -486,9 +473,6 @@ def _words(description: Sequence[Row]) -> str:
 
 def _words_of(operations: int, trace: str | None) -> str:
     return f"a graph of {operations} operations that begins in {place_of(trace)[2]}"
-
-
-_IN_PARTS = "it's in parts, between which data is read or gradients are computed"
 
 
 def _say_wait(graph: str, why: str, which: str) -> str:

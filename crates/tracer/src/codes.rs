@@ -116,10 +116,27 @@ pub struct Codes {
     waits: OnceLock<String>,
 }
 
-/// A job, and how the inputs share memory that it is for.
+/// A job, and what the inputs are like that it is for.
 struct Pending {
     job: Py<Job>,
-    sharing: Sharing,
+    fit: Fit,
+}
+
+/// What inputs are like that code is for.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// How they share memory.
+    pub sharing: Sharing,
+    /// What they look like, where no guard says so.
+    pub looks: Option<Arc<Looks>>,
+}
+
+impl Fit {
+    /// Of a whole graph, whose inputs are guarded.
+    #[must_use]
+    pub fn guarded(sharing: Sharing) -> Self {
+        Self { sharing, looks: None }
+    }
 }
 
 impl Drop for Pending {
@@ -184,7 +201,7 @@ pub struct Code {
     sharing: Sharing,
     assumptions: Assumptions,
     /// What its inputs have to look like, where no guard says so.
-    looks: Option<Looks>,
+    looks: Option<Arc<Looks>>,
     trust: AtomicU8,
     /// Why it is or isn't used, as far as results go.
     checked: Mutex<Option<String>>,
@@ -260,14 +277,14 @@ impl Codes {
     }
 
     /// Keeps what is compiled beside the program from now on, unless another thread was quicker.
-    pub fn wait_for(&self, job: Py<Job>, sharing: Sharing) {
+    pub fn wait_for(&self, job: Py<Job>, fit: Fit) {
         let mut pending = lock(&self.pending);
         let refused = if pending.is_none() {
-            *pending = Some(Pending { job, sharing });
+            *pending = Some(Pending { job, fit });
             self.is_pending.store(true, Relaxed);
             None
         } else {
-            Some(Pending { job, sharing })
+            Some(Pending { job, fit })
         };
         drop(pending);
         drop(refused);
@@ -279,18 +296,23 @@ impl Codes {
         self.is_pending.load(Relaxed)
     }
 
+    /// Whether a call may take over what was compiled beside the program.
+    pub fn has_ended(&self) -> bool {
+        let ended = |pending: &Pending| pending.job.get().stand().is_over();
+        self.is_pending() && lock(&self.pending).as_ref().is_some_and(ended)
+    }
+
     /// What was compiled beside the program, if that has ended.
-    pub fn take_ended(&self) -> Option<(Py<PyAny>, Sharing)> {
+    pub fn take_ended(&self) -> Option<(Py<PyAny>, Fit)> {
         let mut pending = lock(&self.pending);
-        let job = pending.as_ref()?.job.get();
-        if !matches!(job.stand(), Stand::Ended | Stand::Cancelled) {
+        if !pending.as_ref()?.job.get().stand().is_over() {
             return None;
         }
         let ended = pending.take()?;
         self.is_pending.store(false, Relaxed);
         drop(pending);
         let made = ended.job.get().take()?;
-        Some((made, ended.sharing.clone()))
+        Some((made, ended.fit.clone()))
     }
 
     /// What is compiled beside the program.
@@ -364,11 +386,12 @@ impl Code {
     /// If that isn't well-formed.
     pub fn new(
         made: &Bound<'_, PyAny>,
-        sharing: Sharing,
+        fit: Fit,
         inputs: &[Borrowed<'_, '_>],
         traced: &Traced,
         trust: Trust,
     ) -> PyResult<Self> {
+        let Fit { sharing, looks } = fit;
         let trust = AtomicU8::new(trust as u8);
         let (checked, pace) = (Mutex::default(), Pace::default());
         let has_declined = AtomicBool::new(false);
@@ -376,7 +399,6 @@ impl Code {
         if !made.get_type().is(&class) {
             let (callable, backend) = (made.clone().unbind(), String::new());
             let assumptions = Assumptions::default();
-            let looks = None;
             return Ok(Self {
                 callable,
                 backend,
@@ -400,18 +422,12 @@ impl Code {
             backend: made.getattr("backend")?.extract()?,
             sharing,
             assumptions: Assumptions::read(&trees, inputs, &InputNames(traced))?,
-            looks: None,
+            looks,
             trust,
             checked,
             has_declined,
             pace,
         })
-    }
-
-    /// It serves only inputs that look like these.
-    #[must_use]
-    pub fn only_for(self, inputs: &[Borrowed<'_, '_>]) -> Self {
-        Self { looks: Some(Looks::of(inputs)), ..self }
     }
 
     /// What runs it.

@@ -303,9 +303,10 @@ impl Entry {
     }
 
     /// What a backend compiles of the graph, beside the program.
-    #[must_use]
-    pub fn job(&self, py: Python<'_>) -> Option<Py<Job>> {
-        self.codes.job(py)
+    pub fn jobs(&self, py: Python<'_>) -> impl Iterator<Item = Py<Job>> {
+        std::iter::once(&self.codes)
+            .chain(self.parts.codes())
+            .filter_map(move |codes| codes.job(py))
     }
 
     /// What runs the graph, in a word, and why, if there is something to say.

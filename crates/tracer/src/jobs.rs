@@ -28,6 +28,12 @@ pub enum Stand {
 impl Stand {
     const ALL: [Self; 4] = [Self::Waiting, Self::Compiling, Self::Ended, Self::Cancelled];
 
+    /// Whether nothing is under way any more.
+    #[must_use]
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Ended | Self::Cancelled)
+    }
+
     /// As `stator.stats` shows it.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -30,6 +30,6 @@ impl Compiled {
 
     /// What is compiled of its graphs beside the program.
     pub(super) fn all_jobs(&self, py: Python<'_>) -> Vec<Py<Job>> {
-        self.entries().iter().filter_map(|entry| entry.job(py)).collect()
+        self.entries().iter().flat_map(|entry| entry.jobs(py).collect::<Vec<_>>()).collect()
     }
 }

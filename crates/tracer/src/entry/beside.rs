@@ -4,6 +4,7 @@
 //! serves meanwhile. What it has made is taken over by a call, before that call has done anything, and is compared once:
 //! replay and code run on the call's inputs, where running a graph twice is nothing that anybody could tell.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,10 +23,12 @@ use super::replaying::{checked_outputs, run_code};
 use super::taken_back::Ended;
 use super::{Entry, Replay};
 use crate::clock::{self, Span, Start};
-use crate::codes::{Backend, Code, Search, Trust};
+use crate::codes::{Backend, Code, Codes, Fit, Search, Trust};
 use crate::config;
+use crate::declined::Declined;
 use crate::jobs::{Job, Stand};
 use crate::locate::{Places, text};
+use crate::looks::Looks;
 use crate::pace::Turn;
 use crate::raises::NodeCall;
 use crate::replay::export::Modules;
@@ -45,6 +48,15 @@ enum Compared {
     Raised(PyErr),
 }
 
+/// A graph that a backend is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unit {
+    /// An entry's.
+    Whole,
+    /// A part of that.
+    Part(u32),
+}
+
 /// A run of the graph that is timed.
 pub(super) struct Timing {
     code: Arc<Code>,
@@ -53,64 +65,114 @@ pub(super) struct Timing {
 }
 
 impl Entry {
-    /// What the backend makes of the graph for inputs like these; `None`: the graph is replayed, as they aren't for
+    /// What the backend makes of a graph for inputs like these; `None`: the graph is replayed, as they aren't for
     /// backends, or there is no code yet.
     pub(super) fn code<'py>(
         &self,
         py: Python<'py>,
         backend: &Backend,
+        unit: Unit,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<Option<Arc<Code>>, Ended<'py>> {
-        let may_write = self.undo(py).may_write;
-        let sharing = if may_write { self.codes.sharing(inputs) } else { Some(Sharing::ignored()) };
+        let codes = self.codes_of(unit);
+        let may_write = self.may_write(py, unit);
+        let sharing = if may_write { codes.sharing(inputs) } else { Some(Sharing::ignored()) };
         let Some(sharing) = sharing else { return Ok(None) };
-        if self.codes.is_pending() {
-            self.take_over(py, backend, inputs)?;
+        if codes.is_pending() {
+            self.take_over(py, backend, unit, inputs)?;
         }
-        match self.codes.find(&sharing, inputs) {
+        match codes.find(&sharing, inputs) {
             Search::Found(code) if code.trust() == Trust::Trusted => return Ok(Some(code)),
             Search::Found(code) => {
-                let is_trusted = self.try_out(py, backend, &code, inputs)?;
+                let is_trusted = self.try_out(py, backend, unit, &code, inputs)?;
                 return Ok(is_trusted.then_some(code));
             }
             Search::Enough => return Ok(None),
-            Search::Missing if self.codes.is_pending() => return Ok(None),
+            Search::Missing if codes.is_pending() => return Ok(None),
             Search::Missing => {}
         }
         faults::at(Stage::Export)?;
-        let description = self.describe(py, self.readable())?;
+        let description = self.describe(py, &self.graph_of(unit))?;
         let example = PyList::new(py, inputs)?;
+        let fit = self.fit(backend, unit, sharing, inputs);
         let is_waited_for = backend.is_waited_for(py)?;
-        if !is_waited_for {
-            let is_new = self.served.load(Relaxed) < 2;
+        if !is_waited_for && !backend.takes_parts {
+            let is_new = matches!(unit, Unit::Whole) && self.served.load(Relaxed) < 2;
             let asked = (&description, &example, is_new, may_write, backend.said().is_some());
             let begun = backend.ask(py, "beside", asked);
             let begun = begun.map_err(|error| as_raised(py, error))?;
             if let Ok(job) = begun.cast::<Job>() {
-                self.codes.wait_for(job.clone().unbind(), sharing);
+                codes.wait_for(job.clone().unbind(), fit);
                 if job.get().stand() == Stand::Ended {
                     // It was refused.
-                    self.take_over(py, backend, inputs)?;
+                    self.take_over(py, backend, unit, inputs)?;
                 }
                 return Ok(None);
             }
             let Ok(why) = begun.cast::<PyString>() else {
-                self.codes.cancel();
+                codes.cancel();
                 return Ok(None);
             };
-            self.codes.say_waits(text(why.as_any().as_borrowed()));
+            codes.say_waits(text(why.as_any().as_borrowed()));
             if is_new {
                 return Ok(None);
             }
         }
         let made = backend.ask(py, "__call__", (description, example));
         let made = made.map_err(|error| as_raised(py, error))?;
-        let trust = backend.trust(is_waited_for);
-        let Some(code) = self.read(py, &made, sharing, inputs, trust)? else { return Ok(None) };
-        let code = self.codes.add(code, inputs);
+        let trust = backend.trust(is_waited_for || backend.takes_parts);
+        let Some(code) = self.read(py, &made, unit, fit, inputs, trust)? else { return Ok(None) };
+        let code = codes.add(code, inputs);
         let is_trusted =
-            code.trust() == Trust::Trusted || self.try_out(py, backend, &code, inputs)?;
+            code.trust() == Trust::Trusted || self.try_out(py, backend, unit, &code, inputs)?;
         Ok(is_trusted.then_some(code))
+    }
+
+    fn codes_of(&self, unit: Unit) -> &Codes {
+        match unit {
+            Unit::Whole => &self.codes,
+            Unit::Part(number) => &self.parts.part(number).codes,
+        }
+    }
+
+    /// Whether a graph may write to its inputs.
+    fn may_write(&self, py: Python<'_>, unit: Unit) -> bool {
+        match unit {
+            Unit::Whole => self.undo(py).may_write,
+            Unit::Part(number) => self.parts.part(number).may_write,
+        }
+    }
+
+    fn graph_of(&self, unit: Unit) -> Cow<'_, Graph> {
+        match unit {
+            Unit::Whole => Cow::Borrowed(self.readable()),
+            Unit::Part(number) => Cow::Owned(self.parts.graph(self.readable(), number)),
+        }
+    }
+
+    /// How many operations a graph has, and where the first one stands, as in a traceback.
+    fn extent(&self, py: Python<'_>, unit: Unit) -> (usize, Option<String>) {
+        match unit {
+            Unit::Whole => (self.graph_nodes(), self.beginning(py, self.readable())),
+            Unit::Part(_) => {
+                let graph = self.graph_of(unit);
+                (graph.shown_nodes().count(), self.beginning(py, &graph))
+            }
+        }
+    }
+
+    /// What inputs code is for that is made for these.
+    fn fit(
+        &self,
+        backend: &Backend,
+        unit: Unit,
+        sharing: Sharing,
+        inputs: &[Borrowed<'_, '_>],
+    ) -> Fit {
+        let serves_all = self.has_varying_sizes() && !backend.takes_parts;
+        let is_guarded = serves_all || matches!(unit, Unit::Whole);
+        let looks = (!is_guarded).then(|| Arc::new(Looks::of(inputs)));
+        Fit { sharing, looks }
     }
 
     /// What `stator._fx.graphs` makes a module of; the graph is the trace's, or a part of that.
@@ -137,17 +199,30 @@ impl Entry {
         &self,
         py: Python<'py>,
         made: &Object<'py>,
-        sharing: Sharing,
+        unit: Unit,
+        fit: Fit,
         inputs: &[Borrowed<'_, 'py>],
         trust: Trust,
     ) -> Result<Option<Code>, Ended<'py>> {
         if let Ok(why) = made.cast::<PyString>() {
-            self.codes.fail(Some(text(why.as_any().as_borrowed())));
+            self.fail(unit, text(why.as_any().as_borrowed()));
             return Ok(None);
         }
-        let code = Code::new(made, sharing, inputs, &self.traced, trust)?;
+        if let Ok(declined) = made.cast::<Declined>() {
+            self.codes_of(unit).decline(declined.get());
+            return Ok(None);
+        }
+        let code = Code::new(made, fit, inputs, &self.traced, trust)?;
         code.log(py);
         Ok(Some(code))
+    }
+
+    /// The backend has failed. One that fails on a part isn't asked for others.
+    fn fail(&self, unit: Unit, why: String) {
+        match unit {
+            Unit::Whole => self.codes.fail(Some(why)),
+            Unit::Part(_) => self.parts.give_up(Trust::FAILED, Some(&why)),
+        }
     }
 
     /// Takes over what was made beside the program, if that has ended.
@@ -155,9 +230,11 @@ impl Entry {
         &self,
         py: Python<'py>,
         backend: &Backend,
+        unit: Unit,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<(), Ended<'py>> {
-        let Some((made, sharing)) = self.codes.take_ended() else { return Ok(()) };
+        let codes = self.codes_of(unit);
+        let Some((made, fit)) = codes.take_ended() else { return Ok(()) };
         // What the backend has raised is told of here, where the program is.
         let asked = (made, PyList::new(py, inputs)?, backend.said().is_some());
         let settled = backend.ask(py, "settle", asked);
@@ -165,15 +242,15 @@ impl Entry {
             .and_then(|settled| settled.extract::<(Object<'py>, Option<String>)>())
             .map_err(|error| {
                 if is_failure(py, &error) {
-                    self.codes.fail(Some(error.to_string()));
+                    self.fail(unit, error.to_string());
                 }
                 as_raised(py, error)
             })?;
         if let Some(why) = waited {
-            self.codes.say_waits(why);
+            codes.say_waits(why);
         }
-        if let Some(code) = self.read(py, &made, sharing, inputs, backend.trust(false))? {
-            self.codes.push(code);
+        if let Some(code) = self.read(py, &made, unit, fit, inputs, backend.trust(false))? {
+            codes.push(code);
         }
         Ok(())
     }
@@ -184,22 +261,22 @@ impl Entry {
         &self,
         py: Python<'py>,
         backend: &Backend,
+        unit: Unit,
         code: &Code,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<bool, Ended<'py>> {
         let untold = match backend.verifies {
             Some(false) => Some("verify='off' says so"),
-            _ => self.incomparable(),
+            _ => self.incomparable(unit),
         };
         let compared = match untold {
             Some(why) => Compared::Untold(why.into()),
-            None => match self.compare(py, backend, code, inputs)? {
+            None => match self.compare(py, backend, unit, code, inputs)? {
                 Some(compared) => compared,
                 None => return Ok(false),
             },
         };
-        let trace = self.beginning(py);
-        let operations = self.graph_nodes();
+        let (operations, trace) = self.extent(py, unit);
         let (difference, untold) = match compared {
             Compared::Same(difference) => (Some(difference), None),
             Compared::Untold(why) => (None, Some(why)),
@@ -212,7 +289,7 @@ impl Entry {
                 return Ok(false);
             }
             Compared::Raised(error) => {
-                let blamed = self.blame(py, backend, error, Some(code));
+                let blamed = self.blame_for(py, backend, unit, error, Some(code));
                 return blamed.map(|()| false).map_err(|error| as_raised(py, error));
             }
         };
@@ -245,7 +322,8 @@ impl Entry {
             }
             Turn::Slower(measured) => {
                 if code.settle(Trust::Slower) {
-                    let told = (self.graph_nodes(), self.beginning(py), measured.to_string());
+                    let (operations, trace) = self.extent(py, Unit::Whole);
+                    let told = (operations, trace, measured.to_string());
                     let told = backend.ask(py, "slower", told);
                     told.map_err(|error| as_raised(py, error))?;
                 }
@@ -279,13 +357,13 @@ impl Entry {
         }
     }
 
-    /// Why the graph isn't run twice to compare; `None`: it is.
-    fn incomparable(&self) -> Option<&'static str> {
-        let traced = &self.traced;
-        if !traced.exits.is_empty() {
+    /// Why a graph isn't run twice to compare; `None`: it is.
+    fn incomparable(&self, unit: Unit) -> Option<&'static str> {
+        if matches!(unit, Unit::Whole) && !self.traced.exits.is_empty() {
             return Some("it may be left early");
         }
-        let calls = || traced.graph.nodes().filter_map(|(id, _)| NodeCall::of(&traced.graph, id));
+        let graph = self.graph_of(unit);
+        let calls = || graph.nodes().filter_map(|(id, _)| NodeCall::of(&graph, id));
         if calls().any(|call| call.name().contains("c10d")) {
             return Some("it takes part in a collective");
         }
@@ -304,15 +382,20 @@ impl Entry {
         &self,
         py: Python<'py>,
         backend: &Backend,
+        unit: Unit,
         code: &Code,
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<Option<Compared>, Ended<'py>> {
         let _deferred = Deferred::new(py);
-        let program = self.program(py)?;
+        let program = match unit {
+            Unit::Whole => self.program(py)?,
+            Unit::Part(number) => &self.parts.part(number).program,
+        };
         let comparison = modules::import(py, "stator._fx.comparison")?;
         let example = PyList::new(py, inputs)?;
-        let may_write = self.undo(py).may_write;
-        let trial = comparison.call_method1("Trial", (example, self.graph_nodes(), may_write))?;
+        let may_write = self.may_write(py, unit);
+        let (operations, _) = self.extent(py, unit);
+        let trial = comparison.call_method1("Trial", (example, operations, may_write))?;
         if let Some(why) = trial.getattr("untold")?.extract::<Option<String>>()? {
             return Ok(Some(Compared::Untold(why)));
         }
@@ -333,7 +416,7 @@ impl Entry {
         let replayed = match replayed {
             Ok(replayed) => replayed,
             Err(early) => {
-                if let Early::Failed(failure) = early {
+                if let (Early::Failed(failure), Unit::Whole) = (early, unit) {
                     let (graph, guards) = (&self.traced.graph, &self.traced.guards);
                     rollback::restore_modes(py, graph, guards, Some(failure.node))?;
                 }
@@ -342,8 +425,9 @@ impl Entry {
         };
 
         let theirs = trial.call_method0("inputs")?.extract::<Vec<Object<'py>>>()?;
-        let returned = run_code(py, code, &borrowed(&theirs))
-            .and_then(|returned| checked_outputs(&backend.callable, &self.traced.graph, &returned));
+        let returned = run_code(py, code, &borrowed(&theirs)).and_then(|returned| {
+            checked_outputs(&backend.callable, &self.graph_of(unit), &returned)
+        });
         put_back()?;
         let returned = match returned {
             Ok(returned) => returned,
@@ -375,6 +459,18 @@ impl Entry {
         error: PyErr,
         code: Option<&Code>,
     ) -> PyResult<()> {
+        self.blame_for(py, backend, Unit::Whole, error, code)
+    }
+
+    /// As [`Entry::blame`], of the code for this graph.
+    fn blame_for(
+        &self,
+        py: Python<'_>,
+        backend: &Backend,
+        unit: Unit,
+        error: PyErr,
+        code: Option<&Code>,
+    ) -> PyResult<()> {
         if config::is_strict() || !is_failure(py, &error) {
             return Err(error);
         }
@@ -384,14 +480,13 @@ impl Entry {
             }
             code.say(error.to_string());
         }
-        let told = (error.into_value(py), self.graph_nodes(), self.beginning(py));
-        backend.ask(py, "code_failed", told).map(drop)
+        let (operations, trace) = self.extent(py, unit);
+        backend.ask(py, "code_failed", (error.into_value(py), operations, trace)).map(drop)
     }
 
-    /// Where the graph's first operation stands, as in a traceback.
-    pub(super) fn beginning(&self, py: Python<'_>) -> Option<String> {
+    /// Where a graph's first operation stands, as in a traceback.
+    fn beginning(&self, py: Python<'_>, graph: &Graph) -> Option<String> {
         let places = Places { py, codes: self.traced.callers.codes() };
-        let graph: &Graph = self.readable();
         let stacks = graph.shown_nodes().filter_map(|id| graph.node(id).stack);
         let mut traces = stacks.map(|stack| stack_trace(graph.stacks(), stack, &places));
         traces.find(|trace| !trace.is_empty())

@@ -1,27 +1,24 @@
 //! What other backends make of the parts of a graph that holds steps of Stator's own.
 //!
 //! A part is given to the backend where a replay comes to it, with what it is given there: so PyTorch's modes are in
-//! force, and gradients lead where they lead. Until then, and where there is to be no code, it's run by a program of its own.
+//! force, and gradients lead where they lead. Until there is code, and where there is to be none, it's run by a program of its own.
 //! A backend that fails on a part isn't asked for the others: the trace is replayed from then on.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyList;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Thread;
-use stator_faults::{self as faults, Stage};
 use stator_graph::{Graph, NodeId};
 
-use super::beside::as_raised;
+use super::beside::Unit;
 use super::replaying::{outputs_of, refusal, run_code};
 use super::taken_back::{Done, Ended};
 use super::{Entry, Replay};
 use crate::codes::{Backend, Code, Codes, REPLAYED, Search, Trust};
-use crate::config::When;
 use crate::declined::Declined;
 use crate::replay::{self, Cut, Early, Failure, Pass, Program, Unrun};
 use crate::rollback;
@@ -51,19 +48,19 @@ struct Made {
 }
 
 /// A part.
-struct Part {
+pub(super) struct Part {
     /// Without a backend.
-    program: Program,
-    codes: Codes,
+    pub(super) program: Program,
+    pub(super) codes: Codes,
     /// Whether it writes to what it's given.
-    may_write: bool,
+    pub(super) may_write: bool,
     /// How many tensors it gives.
     outputs: usize,
 }
 
 impl Parts {
     /// The backend isn't asked any more.
-    fn give_up(&self, tier: &'static str, why: Option<&str>) {
+    pub(super) fn give_up(&self, tier: &'static str, why: Option<&str>) {
         let _ = self.given_up.set((tier, why.map(String::from)));
     }
 
@@ -105,6 +102,16 @@ impl Parts {
     /// The graph's program, with a step for each part.
     pub(super) fn program(&self) -> &Program {
         &self.made().program
+    }
+
+    /// One of them.
+    pub(super) fn part(&self, number: u32) -> &Part {
+        &self.made().parts[number as usize]
+    }
+
+    /// The graph of one of them; `whole`: the graph that they are parts of.
+    pub(super) fn graph(&self, whole: &Graph, number: u32) -> Graph {
+        part_of(whole, self.place(number))
     }
 
     /// Where one of them lies in the graph.
@@ -183,6 +190,7 @@ impl replay::Parts for Parts {
         py: Python<'py>,
         part: u32,
         inputs: &[Borrowed<'_, 'py>],
+        is_attended: bool,
     ) -> Result<Object<'py>, Unrun> {
         let made = self.made();
         let part = &made.parts[part as usize];
@@ -201,20 +209,21 @@ impl replay::Parts for Parts {
                     Err(error) => Err(Unrun::Code(error)),
                 }
             }
-            Search::Missing if self.given_up.get().is_none() => Err(Unrun::Missing),
+            _ if is_attended || self.given_up.get().is_some() => part.replay(py, inputs),
+            // It was made beside the program.
+            Search::Found(_) => Err(Unrun::Missing),
+            Search::Missing if !part.codes.is_pending() || part.codes.has_ended() => {
+                Err(Unrun::Missing)
+            }
             _ => part.replay(py, inputs),
         }
     }
 }
 
-/// Why code of parts isn't asked for under `verify="first"`.
-const UNCOMPARED: &str =
-    "verify='first' compares the code of whole graphs, and this one is in parts";
-
-/// As [`UNCOMPARED`], of backends that take parts alone.
+/// Why code of parts isn't asked for.
 const NO_PARTS: &str = "it has no three operations in a row that take tensors and give tensors";
 
-/// As [`UNCOMPARED`], of PyTorch's own compilers.
+/// As [`NO_PARTS`], of PyTorch's own compilers.
 const CONSTANT_SIZES: &str =
     "PyTorch's compilers take the sizes of a part for constants, and here they vary";
 
@@ -246,42 +255,18 @@ impl Entry {
         if parts.made.get().is_some() {
             return Ok(Some(parts));
         }
-        if backend.verifies == Some(true) {
-            parts.give_up(REPLAYED, Some(UNCOMPARED));
-            return Ok(None);
-        }
-        let is_beside = backend.when() == When::Background
-            && !backend.is_waited_for(py)?
-            && !backend.takes_parts;
-        if is_beside {
-            if backend.said().is_some() {
-                let told = (self.graph_nodes(), self.beginning(py));
-                let why = backend.ask(py, "refuse_parts", told)?;
-                parts.give_up(REPLAYED, Some(&why.extract::<String>()?));
-                return Ok(None);
-            }
-            if self.served.load(Relaxed) < 2 {
-                return Ok(None);
-            }
-        }
         if self.has_varying_sizes() && backend.callable.bind(py).getattr("is_torch")?.extract()? {
             parts.give_up(REPLAYED, Some(CONSTANT_SIZES));
             return Ok(None);
         }
         let made = Made::new(py, &self.traced, self.readable(), cut, backend)?;
-        if is_beside {
-            let told = (self.graph_nodes(), self.beginning(py));
-            let why = backend.ask(py, "wait_for_parts", told)?;
-            let why = why.extract::<String>()?;
-            made.parts.iter().for_each(|part| part.codes.say_waits(why.clone()));
-        }
         // Another thread may have been quicker.
         let _ = parts.made.set(made);
         Ok(Some(parts))
     }
 
     /// Whether sizes are symbols.
-    fn has_varying_sizes(&self) -> bool {
+    pub(super) fn has_varying_sizes(&self) -> bool {
         let slots = self.traced.symbolic.iter().flat_map(|symbolic| &symbolic.slots);
         let mut parts = slots.map(|slot| slot.part);
         parts.any(|part| !part.is_float() && !matches!(part, symbolic::Part::Middle))
@@ -292,12 +277,12 @@ impl Entry {
         self.parts.give_up(REPLAYED, None);
     }
 
-    /// A replay has come to a part for which there is no code yet. It can go on behind that.
+    /// A replay has come to a part whose code is to be looked after. It can go on behind that.
     ///
     /// # Errors
     /// What the backend raises that is to be seen, or Stator's own error.
     #[cold]
-    pub(super) fn compile_part<'py>(
+    pub(super) fn attend_to<'py>(
         &self,
         py: Python<'py>,
         backend: &Backend,
@@ -305,30 +290,10 @@ impl Entry {
         inputs: &[Borrowed<'_, 'py>],
         done: &mut Done<'_, 'py>,
     ) -> Result<(), Ended<'py>> {
-        faults::at(Stage::Export)?;
-        let place = self.parts.place(number);
-        let part = &self.parts.made().parts[number as usize];
-        let Some(sharing) = part.sharing(inputs) else { return Ok(()) };
-        let description = self.describe(py, &part_of(self.readable(), place))?;
-        let example = PyList::new(py, inputs)?;
-        match backend.ask(py, "__call__", (description, example)) {
-            Err(error) => self.stopped_by(py, NodeId::new(place.nodes.start), error, done),
-            Ok(made) if made.is_instance_of::<PyString>() => {
-                self.parts.give_up(Trust::FAILED, made.extract().ok());
-                Ok(())
-            }
-            Ok(made) => {
-                if let Ok(declined) = made.cast::<Declined>() {
-                    part.codes.decline(declined.get());
-                    return Ok(());
-                }
-                let code = Code::new(&made, sharing, inputs, &self.traced, Trust::Trusted)?;
-                let serves_all = self.has_varying_sizes() && !backend.takes_parts;
-                let code = if serves_all { code } else { code.only_for(inputs) };
-                code.log(py);
-                part.codes.add(code, inputs);
-                Ok(())
-            }
+        let first = NodeId::new(self.parts.place(number).nodes.start);
+        match self.code(py, backend, Unit::Part(number), inputs) {
+            Ok(_) => Ok(()),
+            Err(ended) => self.stopped_by(py, first, ended, done),
         }
     }
 
@@ -343,10 +308,10 @@ impl Entry {
         &self,
         py: Python<'py>,
         first: NodeId,
-        error: PyErr,
+        ended: Ended<'py>,
         done: &mut Done<'_, 'py>,
     ) -> Result<(), Ended<'py>> {
-        let error = match as_raised(py, error) {
+        let error = match ended {
             Ended::Replay(Replay::Failed(error)) => error,
             own => return Err(own),
         };

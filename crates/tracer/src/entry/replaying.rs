@@ -15,6 +15,7 @@ use stator_cpython::vectorcall;
 use stator_faults::{self as faults, Stage};
 use stator_graph::{Arg, Graph, NodeId, Value};
 
+use super::beside::Unit;
 use super::emissions;
 use super::parts::{Parts, borrowed};
 use super::taken_back::{Before, Done, Ended, Ran};
@@ -85,7 +86,7 @@ impl Entry {
                 None => {
                     // A backend may compile for long.
                     drop(deferred);
-                    let (code, timing) = match self.code(py, backend, &inputs)? {
+                    let (code, timing) = match self.code(py, backend, Unit::Whole, &inputs)? {
                         Some(code) => self.turn(py, backend, code)?,
                         None => (None, None),
                     };
@@ -141,7 +142,7 @@ impl Entry {
         }
         let sizes = self.size_inputs(resolved);
         let inputs = self.graph_inputs(resolved, &sizes);
-        match self.code(py, backend, &inputs) {
+        match self.code(py, backend, Unit::Whole, &inputs) {
             Err(Ended::Replay(Replay::Failed(error))) => Err(error),
             // A fault of Stator's own shows at the next call, which can do without.
             _ => Ok(()),
@@ -343,9 +344,10 @@ impl Entry {
                     return Ok(self.leave((exit, outputs), None, done));
                 }
                 Err(Early::Missing(part, given)) => {
+                    running.attended();
                     match backend {
                         Some(backend) => {
-                            self.compile_part(py, backend, part, &borrowed(&given), done)?;
+                            self.attend_to(py, backend, part, &borrowed(&given), done)?;
                         }
                         None => self.stop_asking(),
                     }

@@ -47,7 +47,8 @@ impl std::error::Error for Failure {}
 
 /// What runs the parts of a cut graph.
 pub trait Parts {
-    /// Runs one on these inputs, in the order of the part's: a tuple or list of what it gives.
+    /// Runs one on these inputs, in the order of the part's: a tuple or list of what it gives. `is_attended`: its code
+    /// was looked after at this step, so it runs with the code there is, or without.
     ///
     /// # Errors
     /// Why it didn't.
@@ -56,13 +57,14 @@ pub trait Parts {
         py: Python<'py>,
         part: u32,
         inputs: &[Borrowed<'_, 'py>],
+        is_attended: bool,
     ) -> Result<Object<'py>, Unrun>;
 }
 
 /// Why a part didn't run, or didn't end.
 #[derive(Debug)]
 pub enum Unrun {
-    /// There is no code for such inputs yet: nothing was done.
+    /// Its code is to be looked after: there is none for such inputs yet, or it was never used. Nothing was done.
     Missing,
     /// A node has raised.
     Node(Failure),
@@ -101,8 +103,8 @@ impl Program {
         let mut registers = Registers::with_capacity(self.register_count);
         registers.resize_with(self.register_count, || None);
         let (fresh, pass, asking, answered) = (None, Pass::First, None, usize::MAX);
-        let parts = None;
-        Running { program: self, registers, at: 0, fresh, parts, pass, asking, answered }
+        let (parts, attended) = (None, usize::MAX);
+        Running { program: self, registers, at: 0, fresh, parts, attended, pass, asking, answered }
     }
 }
 
@@ -115,6 +117,8 @@ pub struct Running<'p, 'py> {
     fresh: Option<Object<'py>>,
     /// What runs the parts, if the program has any.
     parts: Option<&'p dyn Parts>,
+    /// The step whose code was looked after last.
+    attended: usize,
     pass: Pass,
     asking: Option<Asking<'py>>,
     /// The step before which it was asked last.
@@ -156,7 +160,7 @@ pub enum Early<'py> {
     Failed(Failure),
     /// A signal waits, or an exception from another thread.
     Asked,
-    /// There is no code yet for a part, which has these inputs.
+    /// The code of a part is to be looked after, which has these inputs.
     Missing(u32, Outputs<'py>),
     /// A backend's code for a part has raised, given these inputs.
     Code(u32, Outputs<'py>, PyErr),
@@ -186,6 +190,11 @@ impl<'p, 'py> Running<'p, 'py> {
     /// What runs the parts.
     pub fn set_parts(&mut self, parts: &'p dyn Parts) {
         self.parts = Some(parts);
+    }
+
+    /// The code of the part that it stands at was looked after.
+    pub fn attended(&mut self) {
+        self.attended = self.at;
     }
 
     /// Runs the steps from the one it stands at.
@@ -312,7 +321,8 @@ impl<'p, 'py> Running<'p, 'py> {
                     Action::Part { part } => {
                         let parts = self.parts.expect("a cut program is given what runs its parts");
                         let given = frame.gather(step.operands.of(&program.operands));
-                        parts.run(py, part, &given).map_err(Halt::Part)?
+                        let is_attended = self.attended == self.at;
+                        parts.run(py, part, &given, is_attended).map_err(Halt::Part)?
                     }
                     _ => match (step.place, &mut calling) {
                         (Some(place), Some(calling)) => {
