@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 import stator
 from background.slow import LONG, Slow, no_compiler
-from stator import stats
+from stator import _testing, stats
 
 X = torch.linspace(0.1, 1, 6).view(2, 3)
 
@@ -200,3 +201,59 @@ def test_what_nobody_wants_any_more_isnt_compiled() -> None:
     assert stator.wait(timeout=LONG)
     assert len(backend.asked) <= 1
     assert backend.ran == 0
+
+
+LOOK = 18
+BETWEEN = 32
+"""Calls of a look, and between two of them (`crates/tracer/src/pace.rs`)."""
+
+
+@pytest.mark.parametrize("nanos", [3_000, 9_000])
+def test_code_of_a_part_is_kept_only_if_it_is_quicker(
+    nanos: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = Slow()
+    backend.go.set()
+    stator.register_backend(backend, name="slow parts", slow=True)
+    compiled = stator.compile(halves, backend="slow parts")
+    logs: tuple[list[float], list[float]] = ([], [])
+
+    def code_serves(calls: int) -> int:
+        before = backend.ran
+        for call in range(calls):
+            assert same(compiled(X + call, logs[0]), halves(X + call, logs[1]))
+        return backend.ran - before
+
+    is_quicker = nanos < 5_000
+    code_serves(2)
+    assert stator.wait(timeout=LONG)
+    with (
+        _testing.graphs(replay=5_000, code=nanos),
+        caplog.at_level(logging.INFO, "stator.background"),
+    ):
+        # Two parts, each of which is compared once.
+        assert code_serves(LOOK) == LOOK + 2
+        assert code_serves(BETWEEN) == (2 * BETWEEN if is_quicker else 0)
+        assert code_serves(LOOK) == (2 * LOOK if is_quicker else LOOK)
+        assert code_serves(20) == (40 if is_quicker else 0)
+    assert stats(compiled).tiers == (["compiled"] if is_quicker else ["slower"])
+    told = [text for text in caplog.messages if "isn't used any more" in text]
+    assert len(told) == (0 if is_quicker else 2)
+    assert logs[0] == logs[1]
+
+
+def test_where_gradients_are_computed_behind_a_part_its_not_measured() -> None:
+    backend = Slow()
+    backend.go.set()
+    stator.register_backend(backend, name="slow parts of a step", slow=True)
+    plain, own = Step(), Step()
+    compiled = stator.compile(own.run, backend="slow parts of a step")
+    with _testing.graphs(replay=5_000, code=9_000):
+        for call in range(6):
+            assert compiled(X + call) == pytest.approx(plain.run(X + call))
+            assert stator.wait(timeout=LONG)
+        before = backend.ran
+        for call in range(100):
+            compiled(X + call)
+    # The optimizer's operations are replayed by then, the model's are not.
+    assert backend.ran - before >= 100

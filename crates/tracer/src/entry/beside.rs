@@ -29,7 +29,7 @@ use crate::declined::Declined;
 use crate::jobs::{Job, Stand};
 use crate::locate::{Places, text};
 use crate::looks::Looks;
-use crate::pace::Turn;
+use crate::pace::{Pace, Turn};
 use crate::raises::NodeCall;
 use crate::replay::export::Modules;
 use crate::replay::{self, Early, Outputs};
@@ -154,11 +154,13 @@ impl Entry {
     fn extent(&self, py: Python<'_>, unit: Unit) -> (usize, Option<String>) {
         match unit {
             Unit::Whole => (self.graph_nodes(), self.beginning(py, self.readable())),
-            Unit::Part(_) => {
-                let graph = self.graph_of(unit);
-                (graph.shown_nodes().count(), self.beginning(py, &graph))
-            }
+            Unit::Part(number) => self.parts.part(number).extent.clone(),
         }
+    }
+
+    /// As [`Entry::extent`], of a part's graph.
+    pub(super) fn extent_of(&self, py: Python<'_>, graph: &Graph) -> (usize, Option<String>) {
+        (graph.shown_nodes().count(), self.beginning(py, graph))
     }
 
     /// What inputs code is for that is made for these.
@@ -340,20 +342,11 @@ impl Entry {
         inputs: &[Borrowed<'_, 'py>],
         outputs: &Outputs<'py>,
     ) {
-        let pace = timing.code.pace();
-        if !pace.add(timing.span, timing.began.took(timing.span)) {
-            return;
-        }
-        let untimed = || -> PyResult<Option<String>> {
-            let comparison = modules::import(py, "stator._fx.comparison")?;
-            let (inputs, outputs) = (PyList::new(py, inputs)?, PyList::new(py, outputs)?);
-            comparison.call_method1("untimed", (inputs, outputs))?.extract()
-        };
-        // An error there is nothing that the call has to do with.
-        match untimed() {
-            Ok(None) => {}
-            Ok(Some(why)) => pace.decide(format!("not measured, because {why}")),
-            Err(error) => pace.decide(format!("not measured: {error}")),
+        match PyList::new(py, outputs) {
+            Ok(outputs) => {
+                take_time(timing.code.pace(), timing.span, timing.began, inputs, outputs.as_any());
+            }
+            Err(error) => timing.code.pace().decide(format!("not measured: {error}")),
         }
     }
 
@@ -490,6 +483,30 @@ impl Entry {
         let stacks = graph.shown_nodes().filter_map(|id| graph.node(id).stack);
         let mut traces = stacks.map(|stack| stack_trace(graph.stacks(), stack, &places));
         traces.find(|trace| !trace.is_empty())
+    }
+}
+
+/// A graph has run, timed. The first time it's looked at whether that tells anything.
+pub(super) fn take_time(
+    pace: &Pace,
+    span: Span,
+    began: Start,
+    inputs: &[Borrowed<'_, '_>],
+    outputs: &Object<'_>,
+) {
+    if !pace.add(span, began.took(span)) {
+        return;
+    }
+    let untimed = || -> PyResult<Option<String>> {
+        let comparison = modules::import(outputs.py(), "stator._fx.comparison")?;
+        let inputs = PyList::new(outputs.py(), inputs)?;
+        comparison.call_method1("untimed", (inputs, outputs))?.extract()
+    };
+    // An error there is nothing that the call has to do with.
+    match untimed() {
+        Ok(None) => {}
+        Ok(Some(why)) => pace.decide(format!("not measured, because {why}")),
+        Err(error) => pace.decide(format!("not measured: {error}")),
     }
 }
 

@@ -14,12 +14,14 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Thread;
 use stator_graph::{Graph, NodeId};
 
-use super::beside::Unit;
+use super::beside::{Unit, take_time};
 use super::replaying::{outputs_of, refusal, run_code};
 use super::taken_back::{Done, Ended};
 use super::{Entry, Replay};
+use crate::clock::{self, Span};
 use crate::codes::{Backend, Code, Codes, REPLAYED, Search, Trust};
 use crate::declined::Declined;
+use crate::pace::Turn;
 use crate::replay::{self, Cut, Early, Failure, Pass, Program, Unrun};
 use crate::rollback;
 use crate::sharing::Sharing;
@@ -43,8 +45,10 @@ struct Made {
     /// The graph's program, with a step for each part.
     program: Program,
     parts: Box<[Part]>,
-    /// What is told of code that gives something else than outputs.
+    /// What is told of code that gives something else than outputs, or is slower than the replay.
     backend: Py<PyAny>,
+    /// Whether code is used only if it is quicker than the replay.
+    is_timed: bool,
 }
 
 /// A part.
@@ -56,6 +60,8 @@ pub(super) struct Part {
     pub(super) may_write: bool,
     /// How many tensors it gives.
     outputs: usize,
+    /// How many operations it has, and where the first one stands, as in a traceback.
+    pub(super) extent: (usize, Option<String>),
 }
 
 impl Parts {
@@ -128,6 +134,7 @@ impl Made {
         graph: &Graph,
         cut: &Cut,
         backend: &Backend,
+        extent: &dyn Fn(&Graph) -> (usize, Option<String>),
     ) -> PyResult<Self> {
         let objects = &traced.graph_objects;
         let part = |place: &replay::Part| {
@@ -138,13 +145,70 @@ impl Made {
             // Some operations write and don't look like it.
             let may_write = !writes.written.is_empty() || !traced.written.is_empty();
             let outputs = place.outputs.len();
-            Ok(Part { program, codes: Codes::default(), may_write, outputs })
+            let (codes, extent) = (Codes::default(), extent(&graph));
+            Ok(Part { program, codes, may_write, outputs, extent })
         };
         Ok(Self {
             program: Program::cut(py, graph, objects, cut)?.from_callers(&traced.callers, graph),
             parts: cut.parts.iter().map(part).collect::<PyResult<_>>()?,
             backend: backend.callable.clone_ref(py),
+            is_timed: backend.is_timed,
         })
+    }
+
+    /// Runs a part whose code is trusted: by the code, unless the replay is as quick.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        part: &Part,
+        code: &Code,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> Result<Object<'py>, Unrun> {
+        if !self.is_timed || code.pace().is_decided() {
+            return self.run_code(py, part, code, inputs);
+        }
+        match code.pace().turn() {
+            Turn::Code => self.run_code(py, part, code, inputs),
+            Turn::Replay => part.replay(py, inputs),
+            Turn::Timed(span) => {
+                let began = clock::start();
+                let outputs = match span {
+                    Span::Code => self.run_code(py, part, code, inputs),
+                    _ => part.replay(py, inputs),
+                }?;
+                take_time(code.pace(), span, began, inputs, &outputs);
+                Ok(outputs)
+            }
+            Turn::Slower(measured) => {
+                if code.settle(Trust::Slower) {
+                    let (operations, trace) = &part.extent;
+                    let told = (*operations, trace.as_ref(), measured.to_string());
+                    let told = self.backend.bind(py).call_method1("slower", told);
+                    told.map_err(Unrun::Own)?;
+                }
+                part.replay(py, inputs)
+            }
+        }
+    }
+
+    fn run_code<'py>(
+        &self,
+        py: Python<'py>,
+        part: &Part,
+        code: &Code,
+        inputs: &[Borrowed<'_, 'py>],
+    ) -> Result<Object<'py>, Unrun> {
+        let returned = run_code(py, code, inputs).map_err(Unrun::Code)?;
+        if let Ok(declined) = returned.cast::<Declined>() {
+            code.decline(declined.get());
+            return part.replay(py, inputs);
+        }
+        code.serve();
+        match outputs_of(&returned, part.outputs, |_| true) {
+            Ok(Some(_)) => Ok(returned),
+            Ok(None) => Err(Unrun::Code(refusal(&self.backend, part.outputs, &returned))),
+            Err(error) => Err(Unrun::Code(error)),
+        }
     }
 
     /// The code that has served these inputs.
@@ -197,17 +261,7 @@ impl replay::Parts for Parts {
         let Some(sharing) = part.sharing(inputs) else { return part.replay(py, inputs) };
         match part.codes.find(&sharing, inputs) {
             Search::Found(code) if code.trust() == Trust::Trusted => {
-                let returned = run_code(py, &code, inputs).map_err(Unrun::Code)?;
-                if let Ok(declined) = returned.cast::<Declined>() {
-                    code.decline(declined.get());
-                    return part.replay(py, inputs);
-                }
-                code.serve();
-                match outputs_of(&returned, part.outputs, |_| true) {
-                    Ok(Some(_)) => Ok(returned),
-                    Ok(None) => Err(Unrun::Code(refusal(&made.backend, part.outputs, &returned))),
-                    Err(error) => Err(Unrun::Code(error)),
-                }
+                made.run(py, part, &code, inputs)
             }
             _ if is_attended || self.given_up.get().is_some() => part.replay(py, inputs),
             // It was made beside the program.
@@ -259,7 +313,8 @@ impl Entry {
             parts.give_up(REPLAYED, Some(CONSTANT_SIZES));
             return Ok(None);
         }
-        let made = Made::new(py, &self.traced, self.readable(), cut, backend)?;
+        let extent = |graph: &Graph| self.extent_of(py, graph);
+        let made = Made::new(py, &self.traced, self.readable(), cut, backend, &extent)?;
         // Another thread may have been quicker.
         let _ = parts.made.set(made);
         Ok(Some(parts))
