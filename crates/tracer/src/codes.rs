@@ -131,14 +131,6 @@ pub struct Fit {
     pub looks: Option<Arc<Looks>>,
 }
 
-impl Fit {
-    /// Of a whole graph, whose inputs are guarded.
-    #[must_use]
-    pub fn guarded(sharing: Sharing) -> Self {
-        Self { sharing, looks: None }
-    }
-}
-
 impl Drop for Pending {
     fn drop(&mut self) {
         self.job.get().cancel();

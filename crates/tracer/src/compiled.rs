@@ -169,8 +169,9 @@ impl Compiled {
         takes_parts: bool,
     ) -> PyResult<Bound<'py, Self>> {
         let py = r#fn.py();
-        memory::warm_up();
         let prepared = contain(py, || recorder::prepare(py));
+        // Behind the tables, which would have taken most of it.
+        memory::warm_up();
         within::set(SeenThrough {
             is_compiled: |object| object.is_exact_instance_of::<Self>(),
             function: unwrap,
