@@ -271,7 +271,7 @@ pub fn plain_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     Vec::new()
 }
 
-/// Whether something is so of an object, or of what containers of builtin types hold below it, so deep. The nearest comes
+/// Whether something is so of an object, or of what containers of builtin types and deques hold below it, so deep. The nearest comes
 /// first; a container that holds itself, or that others hold often, is gone into once.
 pub fn any_within(
     object: Borrowed<'_, '_>,
@@ -281,7 +281,7 @@ pub fn any_within(
     if is_so(object) {
         return true;
     }
-    let mut parts = plain_parts(object);
+    let mut parts = held_parts(object);
     let mut seen = FxHashSet::default();
     for _ in 1..depth {
         if parts.iter().any(|part| is_so(part.as_borrowed())) {
@@ -289,7 +289,7 @@ pub fn any_within(
         }
         let mut below = Vec::new();
         for part in &parts {
-            let found = plain_parts(part.as_borrowed());
+            let found = held_parts(part.as_borrowed());
             if !found.is_empty() && seen.insert(part.as_ptr() as usize) {
                 below.extend(found);
             }
@@ -299,7 +299,7 @@ pub fn any_within(
     parts.iter().any(|part| is_so(part.as_borrowed()))
 }
 
-/// What C code may come to read of an object that it's given: as [`plain_parts`], and what a C method is bound to or a
+/// What C code may come to read of an object that it's given: as [`held_parts`], and what a C method is bound to or a
 /// `functools.partial` holds, which it may call (`max(places, key=values.__getitem__)`).
 pub fn read_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     if object.is_exact_instance_of::<PyCFunction>() || generic::wrapper_parts(object).is_some() {
@@ -309,7 +309,12 @@ pub fn read_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
         let (function, args, keywords) = partial_parts(object);
         return vec![function, args, keywords];
     }
-    plain_parts(object)
+    held_parts(object)
+}
+
+/// As [`plain_parts`], and what a deque holds.
+fn held_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    container::deque_items(object).unwrap_or_else(|| plain_parts(object))
 }
 
 /// What a view of a dictionary shows; `None` if the object is none.

@@ -1,12 +1,14 @@
 //! What a trace knows of the values it began with: the slots of frames at a call or behind a graph
 //! break.
 
+use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::Borrowed;
-use stator_guards::SourceId;
+use stator_guards::{GuardKind, SourceId};
 
+use super::heap;
 use super::state::State;
 use crate::breaks::Place;
 
@@ -140,9 +142,15 @@ impl Roots {
 }
 
 impl State {
-    /// Takes note of an outside object that no guard can speak of.
+    /// Takes note of an outside object that is only passed on, as no guard speaks of its parts. One that can't change, such as
+    /// a frozenset of tuples, is guarded by its value: who meets it takes it for a constant.
     pub fn carry(&mut self, source: SourceId, object: Borrowed<'_, '_>) {
-        self.objects.intern(object);
+        let id = self.objects.intern(object);
+        if heap::is_constant(object) {
+            let is_none = object.is_none();
+            self.guard(source, if is_none { GuardKind::IsNone } else { GuardKind::Equals(id) });
+            return;
+        }
         self.roots.carried.insert(object.as_ptr() as usize, source);
     }
 }
