@@ -98,6 +98,13 @@ impl<'a> NodeCall<'a> {
         ["builtins.", "sys.", "time.", HELD].iter().any(|known| name.starts_with(known))
     }
 
+    /// Whether it's a C function of Python's that computes a number or a text of such: it reads nothing else.
+    pub fn is_of_numbers(&self) -> bool {
+        let Target::Function { name, .. } = self.target else { return false };
+        let name = self.graph.text(name);
+        name.starts_with("builtins.") || name.starts_with("math.")
+    }
+
     /// Whether it's a function of NumPy's (`recorder/operations/arrays.rs`), or draws from a generator of Python's.
     pub fn is_of_arrays(&self) -> bool {
         let Target::Function { name, .. } = self.target else { return false };

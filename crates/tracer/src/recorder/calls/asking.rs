@@ -54,6 +54,7 @@ impl Recorder {
         let args = match class {
             Class::Transparent | Class::Model(Model::Next) => args,
             Class::Model(Model::ContainerWrite) if orders => args,
+            Class::Pure if self.folds_generator(call) => args,
             Class::Model(Model::ContainerWrite) => args.get(1..).unwrap_or_default(),
             _ => return false,
         };

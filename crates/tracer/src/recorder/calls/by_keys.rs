@@ -119,13 +119,15 @@ impl Recorder {
         })
     }
 
-    /// Whether the recorder calls a key itself: a Python function, and where things are sorted what takes an item out of a
-    /// list or dictionary, or out of what it's given.
+    /// Whether the recorder calls a key itself: a Python function, a dictionary's `get`, and where things are sorted what takes
+    /// an item out of a list or dictionary, or out of what it's given.
     fn may_be_key(&self, key: Borrowed<'_, '_>, is_sort: bool) -> bool {
         match self.kind(key) {
             Kind::Function => true,
             Kind::Method | Kind::Partial => is_sort,
-            Kind::Builtin | Kind::Object => is_sort && takes_items(key),
+            // The place of the largest number of a list is a node.
+            Kind::Builtin => takes_items(key) && (is_sort || heap::is_named(key, &["get"])),
+            Kind::Object => is_sort && takes_items(key),
             _ => false,
         }
     }

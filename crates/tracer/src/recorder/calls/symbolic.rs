@@ -1,13 +1,16 @@
 //! Calls that are given symbolic numbers: what moves them, what computes with them, and what reads them.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFunction, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{
+    PyBytes, PyDict, PyFrozenSet, PyFunction, PyInt, PyList, PySet, PyString, PyTuple,
+};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator::{self, Ahead};
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, ops};
 
@@ -15,7 +18,7 @@ use crate::functions::{Class, Emitter, Model, Numeric, Traits, Writes};
 use crate::recipe::Storage;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Calls;
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
@@ -130,49 +133,36 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
         let numeric = self.functions.numeric(callable);
-        let folds = matches!(numeric, Some(Numeric::Sum | Numeric::Least | Numeric::Greatest));
-        let mut has_default = false;
-        let collected = match (args, names) {
-            ([generator], None) if folds => {
-                self.collected(frame, *generator, numeric == Some(Numeric::Sum))?
-            }
-            ([generator, _], Some(names)) if is_extreme(numeric) && names_default(names) => {
-                has_default = true;
-                self.collected(frame, *generator, false)?
-            }
-            ([separator, texts], None) if joins(callable, *separator) => {
-                self.collected(frame, *texts, false)?
-            }
-            _ => None,
+        let taken = self.generator_taken(call);
+        let collected = match taken {
+            Some((place, takes)) => self.collected(frame, args[place], takes)?,
+            None => None,
         };
-        if let ([generator], Some(list), Some(Numeric::Sum)) = (args, &collected, numeric)
-            && let Some(last) = heap::list_items(list.as_borrowed()).last()
-            && tensor::is_tensor(last.as_borrowed())
-        {
+        let (Some((place, _)), Some((list, is_cut))) = (taken, collected) else {
+            return self.call_of_values(class, call);
+        };
+        if is_cut && numeric == Some(Numeric::Sum) {
             // What comes is added as it comes: it may be written to meanwhile.
             let sum = |args: &[Borrowed<'_, 'py>]| {
                 let recorded = || self.call_object(Call { args, ..call });
                 self.part(frame.py(), recorded, || Call { args, ..call }.natively())
             };
             let begun = sum(&[list.as_borrowed()])?;
-            return sum(&[*generator, begun.as_borrowed()]);
+            return sum(&[args[place], begun.as_borrowed()]);
         }
-        if let (true, Some(list), [_, default]) = (has_default, &collected, args)
+        let has_default = is_extreme(numeric) && names.is_some();
+        if let (true, [_, default]) = (has_default, args)
             && heap::list_items(list.as_borrowed()).is_empty()
         {
             return Ok((*default).to_owned());
         }
-        let collected: Option<SmallVec<[_; 2]>> = collected.as_ref().map(|list| {
-            let before = if has_default { &[] } else { &args[..args.len() - 1] };
-            before.iter().copied().chain([list.as_borrowed()]).collect()
-        });
-        let args = collected.as_ref().map_or(args, |args| &args[..]);
+        let given = if is_cut { self.continued(frame, &list, args[place])? } else { list };
+        let mut args: Args<'_, 'py> = args.iter().copied().collect();
+        args[place] = given.as_borrowed();
         // What stands for nothing isn't asked for.
-        let names = names.filter(|_| collected.is_none());
-        let call = Call { args, names, ..call };
-        if collected.is_none() {
-            return self.call_of_values(class, call);
-        }
+        let names = names.filter(|_| !has_default);
+        args.truncate(if has_default { 1 } else { args.len() });
+        let call = Call { args: &args, names, ..call };
         // The generator has run: its elements stand for it, whatever fails from here on.
         let recorded = || match self.is_stopped() {
             true => call.natively(),
@@ -293,8 +283,8 @@ impl Recorder {
             let read = if is_record(class, names) { &args[..2] } else { args };
             self.concrete(frame, read, &format!("read by {name}"));
         }
-        if name == "islice" {
-            self.concrete(frame, args.get(1..).unwrap_or_default(), "read by islice");
+        if matches!(name, "islice" | "deque") {
+            self.concrete(frame, args.get(1..).unwrap_or_default(), &format!("read by {name}"));
         }
     }
 
@@ -380,34 +370,43 @@ impl Recorder {
         Some(size)
     }
 
-    /// Whether a call makes one number or text of those that a generator yields, which may read them from tensors.
+    /// Whether a call is given a generator whose items are kept first, which may read them from tensors.
     pub(in crate::recorder) fn folds_generator(&self, call: Call<'_, '_>) -> bool {
+        self.generator_taken(call).is_some_and(|(place, _)| ops::is_generator(call.args[place]))
+    }
+
+    /// Where the argument stands of which a call takes all that it gives, and how.
+    fn generator_taken(&self, call: Call<'_, '_>) -> Option<(usize, Takes)> {
         let Call { callable, args, names, .. } = call;
+        let numeric = self.functions.numeric(callable);
+        let makes = |storage: Storage| storage.is_of(callable);
         match (args, names) {
-            ([generator], None) => {
-                ops::is_generator(*generator)
-                    && matches!(
-                        self.functions.numeric(callable),
-                        Some(Numeric::Sum | Numeric::Least | Numeric::Greatest)
-                    )
+            ([_, ..], _) if numeric == Some(Numeric::Sorted) => Some((0, Takes::All)),
+            ([_], None) if numeric == Some(Numeric::Sum) => Some((0, Takes::ToTensor)),
+            ([_], None) if is_extreme(numeric) => Some((0, Takes::All)),
+            ([_, _], Some(names)) if is_extreme(numeric) && names_default(names) => {
+                Some((0, Takes::All))
             }
-            ([separator, texts], None) => ops::is_generator(*texts) && joins(callable, *separator),
-            ([generator, _], Some(names)) => {
-                ops::is_generator(*generator)
-                    && is_extreme(self.functions.numeric(callable))
-                    && names_default(names)
+            ([separator, _], None) if joins(callable, *separator) => Some((1, Takes::All)),
+            ([_], None) if makes(Storage::Dict) || makes(Storage::OrderedDict) => {
+                Some((0, Takes::ToOther(is_plain_pair)))
             }
-            _ => false,
+            ([_], None) if is_set_type(callable) => Some((0, Takes::ToOther(is_plain_element))),
+            ([_, room @ ..], _) if makes(Storage::Deque) && room.iter().all(|it| is_room(*it)) => {
+                Some((0, Takes::All))
+            }
+            _ => None,
         }
     }
 
-    /// A list of what a generator yields, for a function that reads it to its end; `to_tensor`: up to the first tensor.
+    /// A list of what a generator yields, for a function that reads it to its end, and whether the list ends before the
+    /// generator does.
     fn collected<'py>(
         &self,
         frame: &Frame<'py>,
         generator: Borrowed<'_, 'py>,
-        to_tensor: bool,
-    ) -> Result<Option<Object<'py>>> {
+        takes: Takes,
+    ) -> Result<Option<(Object<'py>, bool)>> {
         let is_known = heap::type_name(generator) == "generator"
             && self.kind(generator) == Kind::Iterator
             && self.may_advance(frame, generator);
@@ -416,15 +415,64 @@ impl Recorder {
         }
         let list = PyList::empty(frame.py());
         let _collecting = self.collecting(frame);
-        while let Some(item) = ops::next(generator)? {
-            let is_tensor = tensor::is_tensor(item.as_borrowed());
+        let mut is_cut = false;
+        while !is_cut && let Some(item) = ops::next(generator)? {
+            is_cut = match takes {
+                Takes::All => false,
+                Takes::ToTensor => tensor::is_tensor(item.as_borrowed()),
+                Takes::ToOther(is_plain) => !is_plain(item.as_borrowed()),
+            };
             list.append(&item).map_err(|error| Raised::set(frame.py(), error))?;
-            if is_tensor && to_tensor {
-                break;
-            }
         }
         let list = list.into_any();
         self.note(frame, |state| state.register(list.as_borrowed()));
-        Ok(Some(list))
+        Ok(Some((list, is_cut)))
     }
+
+    /// An iterator that gives what a list holds, and then what the generator yields that it was taken from.
+    fn continued<'py>(
+        &self,
+        frame: &Frame<'py>,
+        list: &Object<'py>,
+        generator: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        static CHAIN: Named = Named::new("itertools", "chain");
+        let chain = CHAIN.get(frame.py()).map_err(|error| Raised::set(frame.py(), error))?;
+        let args = [list.as_borrowed(), generator];
+        let call = Call::new(frame, chain.as_borrowed(), &args);
+        self.part(frame.py(), || self.call_object(call), || call.natively())
+    }
+}
+
+/// How a C function takes what a generator yields.
+#[derive(Clone, Copy)]
+enum Takes {
+    /// All of it, before it does anything else.
+    All,
+    /// One by one, and computes with it. Before a tensor comes, nobody can tell.
+    ToTensor,
+    /// One by one, and puts it into something new. Nobody can tell, as long as it runs no code for that and raises nothing.
+    ToOther(fn(Borrowed<'_, '_>) -> bool),
+}
+
+/// Whether a set takes an element without running code.
+fn is_plain_element(element: Borrowed<'_, '_>) -> bool {
+    heap::is_constant(element)
+}
+
+/// Whether a dictionary takes a pair without running code.
+fn is_plain_pair(pair: Borrowed<'_, '_>) -> bool {
+    let is_row = heap::is_exact_list(pair) || pair.is_exact_instance_of::<PyTuple>();
+    is_row && matches!(&heap::children(pair)[..], [key, _] if is_plain_element(key.as_borrowed()))
+}
+
+/// Whether a deque takes this for its greatest length: it refuses another one before it asks for an item.
+fn is_room(length: Borrowed<'_, '_>) -> bool {
+    let is_length = || length.extract::<i64>().is_ok_and(|length| length >= 0);
+    length.is_none() || length.is_exact_instance_of::<PyInt>() && is_length()
+}
+
+fn is_set_type(callable: Borrowed<'_, '_>) -> bool {
+    let py = callable.py();
+    callable.is(py.get_type::<PySet>()) || callable.is(py.get_type::<PyFrozenSet>())
 }

@@ -106,8 +106,12 @@ impl Recorder {
             }
             self.guarded(frame.py(), || self.guard_callback(frame, *arg));
         }
+        // C code that only keeps what a generator yields, and calls no operation itself.
+        let extends = traits.has(Traits::MOVES) && traits.has(Traits::ITERATES);
+        let taken = args.first().filter(|arg| extends && ops::is_generator(**arg));
+        let _collecting = taken.map(|_| self.collecting(frame));
         // Methods that only move references call no operation.
-        let plain = traits.has(Traits::QUIET);
+        let plain = traits.has(Traits::QUIET) || taken.is_some();
         let native = || call.natively();
         let result = if plain { native() } else { self.with_mode(frame, native) };
         let result = self.unless_raised(frame, receiver, result)?;

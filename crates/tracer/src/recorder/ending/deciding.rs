@@ -384,9 +384,16 @@ impl State {
     }
 }
 
-/// Whether nobody can tell that a node was executed twice. No operator writes to a number.
+/// Whether nobody can tell that a node was executed twice. No operator writes to a number, and no method that reads one from
+/// a tensor writes to that.
 fn is_idle(graph: &Graph, id: NodeId) -> bool {
     let Some(call) = NodeCall::of(graph, id) else { return true };
     let is_number = matches!(graph.node(id).value, Value::Float | Value::Integer);
-    is_number && matches!(call.target, Target::Operator(_)) || writes::is_idle(call)
+    let reads = |name: &str| matches!(name, "__int__" | "__float__");
+    match call.target {
+        Target::Operator(_) if is_number => true,
+        Target::Method { .. } if is_number && reads(call.operation()) => true,
+        Target::Function { .. } if call.is_of_numbers() => true,
+        _ => writes::is_idle(call),
+    }
 }

@@ -98,6 +98,11 @@ impl Recorder {
         sequence: Borrowed<'_, 'py>,
     ) -> Option<Vec<Object<'py>>> {
         self.kind(sequence);
+        if heap::is_deque(sequence) {
+            // One from outside is read otherwise.
+            let is_own = self.origin(sequence) == Some(Origin::Fresh);
+            return is_own.then(|| heap::elements(sequence));
+        }
         elements(sequence)
     }
 
@@ -172,8 +177,8 @@ impl Recorder {
         };
         let target = {
             let name = heap::callable_name(callable);
-            let printed =
-                if is_in_math(callable) { format!("math.{name}") } else { name.to_string() };
+            let module = if is_in_math(callable) { "math" } else { "builtins" };
+            let printed = format!("{module}.{name}");
             self.state.borrow_mut().function_target(callable, printed)
         };
         if are_read(&terms) {
