@@ -75,6 +75,9 @@ const INDEXED: &str = "getitem setitem cross_entropy nll_loss embedding gather s
 const DIVISIONS: &str = "div divide idiv rdiv floor_divide floordiv ifloordiv rfloordiv remainder fmod mod imod rmod pow \
     ipow rpow";
 
+/// They raise for many reasons, and write to nothing.
+const REFUSING: &str = "ctc_loss";
+
 /// Of those that raise for metadata alone: no value of the numbers they compute with makes them raise, if they
 /// compute in floats. (An `int8` refuses an `alpha` of 300; `dropout` refuses a probability of 2.)
 const SCALARS: &str = "add addbmm addcdiv addcmul addmm addmv addr baddbmm batch_norm clamp clamp_max clamp_min clip \
@@ -113,6 +116,7 @@ static INDEX: LazyLock<FxHashMap<&str, Raising>> = LazyLock::new(|| {
         (SWITCHES, Raising::Switch),
         (INDEXED, Raising::Indexed),
         (DIVISIONS, Raising::Division),
+        (REFUSING, Raising::Refusing),
     ];
     let rows =
         lists.iter().flat_map(|(names, class)| names.split_whitespace().map(|it| (it, *class)));
@@ -139,7 +143,9 @@ pub fn raises_no_more_for_scalars(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{DIVISIONS, INDEX, INDEXED, MADE, RANDOM, SCALARS, STEADY, SWITCHES, VIEWS};
+    use super::{
+        DIVISIONS, INDEX, INDEXED, MADE, RANDOM, REFUSING, SCALARS, STEADY, SWITCHES, VIEWS,
+    };
 
     #[test]
     fn scalars_are_of_steady_operations() {
@@ -149,7 +155,7 @@ mod tests {
 
     #[test]
     fn each_name_stands_once() {
-        let lists = [STEADY, VIEWS, MADE, RANDOM, SWITCHES, INDEXED, DIVISIONS];
+        let lists = [STEADY, VIEWS, MADE, RANDOM, SWITCHES, INDEXED, DIVISIONS, REFUSING];
         let count: usize = lists.iter().map(|names| names.split_whitespace().count()).sum();
         assert_eq!(count, INDEX.len());
     }

@@ -34,7 +34,7 @@ pub const OPERATIONS: &[Row] = &[
         "",
         Never,
         NONE,
-        "coalesce combinations ctc_loss from_numpy histogramdd linalg_lstsq lstsq \
+        "coalesce combinations from_numpy histogramdd linalg_lstsq lstsq \
          nonzero_static segment_reduce sparse_mask to_padded_tensor",
     ),
     row(
@@ -82,6 +82,8 @@ pub const OPERATIONS: &[Row] = &[
         "_coalesced_ _efficientzerotensor _print _sparse_coo_tensor_with_dims \
          _sparse_coo_tensor_with_dims_and_tensors",
     ),
+    // What goes back through it is as large as the longest target.
+    row("", EagerOnly, NONE, "ctc_loss"),
     row("", EagerOnly, SILENT, "detach_ requires_grad_ retain_grad"),
     // Sizes and counts are among their arguments, from this one on.
     row(
@@ -294,7 +296,7 @@ pub const OPERATIONS: &[Row] = &[
         DROPS,
         "alpha_dropout dropout dropout1d dropout2d dropout3d feature_alpha_dropout",
     ),
-    row("torch.nn.functional", Never, NONE, "ctc_loss"),
+    row("torch.nn.functional", EagerOnly, NONE, "ctc_loss"),
     row("torch.nn.functional", ReadsData, NONE, "gaussian_nll_loss"),
     row("torch.nn.functional", UnlessTensorBeyond(1), NONE, "fold interpolate unfold"),
     row("torch.nn.functional", IfGiven(1, "num_classes"), NONE, "one_hot"),
