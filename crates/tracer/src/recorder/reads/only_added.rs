@@ -183,6 +183,8 @@ impl State {
             match self.kind_alone(item.as_borrowed()) {
                 Kind::Constant | Kind::Tensor => {}
                 Kind::Type | Kind::Object if compares_by_identity(item.as_borrowed()) => {}
+                // What a `weakref.WeakSet` has.
+                _ if heap::is_weak_reference(item.as_borrowed()) => {}
                 _ => return Err(refuse()),
             }
         }
