@@ -142,6 +142,8 @@ pub struct Symbols {
     pub tables: FxHashMap<usize, Table>,
     /// Outside dictionaries, by address, and the numbers that are or were keys of theirs.
     pub open_keys: Vec<(usize, Py<PyAny>)>,
+    /// What floats were.
+    pub float_tables: FxHashMap<usize, Table>,
     pub marked: Vec<Marked>,
     pub data_sizes: DataSizes,
     /// Whether numbers were read from tensors.
@@ -163,7 +165,7 @@ pub struct Text {
     pub node: Option<NodeId>,
 }
 
-/// Texts by numbers, from `first` on and before `end`.
+/// Texts or floats by numbers, from `first` on and before `end`.
 pub struct Table {
     pub first: i64,
     pub end: i64,

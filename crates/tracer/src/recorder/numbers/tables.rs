@@ -3,16 +3,21 @@
 //! A table is a text, or a list, a tuple or a dictionary from outside that holds nothing but texts; a dictionary's keys are
 //! numbers that follow each other. A number that was read from a tensor decides only that it is one of the table's. What
 //! stands there a node says, which looks into a copy of the table: the table's contents are guarded.
+//!
+//! Lists and tuples of floats are such tables, too (`weights[step]`), also for a number that counts. What stands there is
+//! carried like a number that was read.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::CompareOp;
 use stator_cpython::{Result, ops};
+use stator_graph::Arg;
 
+use super::read_numbers::own;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Looks;
 use crate::recorder::notes::effects::CONTENTS;
@@ -42,13 +47,10 @@ impl Recorder {
         };
         let Table { first, end, copy } = self.note(frame, |state| state.table(table)).flatten()?;
         let py = frame.py();
-        for (op, bound) in [(CompareOp::Ge, first), (CompareOp::Lt, end)] {
-            let bound = PyInt::new(py, bound).into_any();
-            match self.comparison_holds(frame, op, key, bound.as_borrowed()) {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(raised) => return Some(Err(raised)),
-            }
+        match self.is_of_table(frame, key, first, end) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(raised) => return Some(Err(raised)),
         }
         let get = copy.bind(py).getattr("__getitem__").ok()?;
         let spelling = self.note(frame, |state| {
@@ -68,6 +70,66 @@ impl Recorder {
         }
         Some(Ok(own))
     }
+
+    /// The float that a table has at a number that varies. `None`: it's something else, or the number is none of the
+    /// table's; nothing was executed.
+    pub(in crate::recorder) fn float_at<'py>(
+        &self,
+        frame: &Frame<'py>,
+        table: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let is_row = heap::is_exact_list(table) || heap::is_plain_tuple(table);
+        if !is_row || !self.has_symbols() || !key.is_exact_instance_of::<PyInt>() {
+            return None;
+        }
+        if !self.session.is_replayed() || !self.may_read(frame) {
+            return None;
+        }
+        let number = {
+            let mut state = self.state.borrow_mut();
+            let may_be = state.is_table(table) && !state.enclosed.is_on();
+            state.number(key).filter(|_| may_be)?
+        };
+        let Table { first, end, copy } = self.note(frame, |state| state.floats(table)).flatten()?;
+        match self.is_of_table(frame, key, first, end) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(raised) => return Some(Err(raised)),
+        }
+        let get = copy.bind(frame.py()).getattr("__getitem__").ok()?;
+        let found = match ops::get_item(table, key) {
+            Ok(found) => found,
+            Err(raised) => return Some(Err(raised)),
+        };
+        let float = own(&found)?;
+        self.carries(frame, &float, |state| {
+            let place = Arg::Node(state.number_node(number));
+            let name = "builtins.list.__getitem__".into();
+            Ok(state.called(frame, get.as_borrowed(), name, &[place]))
+        })?;
+        if let Some(symbols) = self.state.borrow_mut().symbols.as_mut() {
+            symbols.originals.insert(float.as_ptr() as usize, found.unbind());
+        }
+        Some(Ok(float))
+    }
+
+    /// Whether a number is one of a table's: a guard or a decision.
+    fn is_of_table(
+        &self,
+        frame: &Frame<'_>,
+        key: Borrowed<'_, '_>,
+        first: i64,
+        end: i64,
+    ) -> Result<bool> {
+        for (op, bound) in [(CompareOp::Ge, first), (CompareOp::Lt, end)] {
+            let bound = PyInt::new(frame.py(), bound).into_any();
+            if !self.comparison_holds(frame, op, key, bound.as_borrowed())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 impl State {
@@ -80,6 +142,32 @@ impl State {
         matches!(self.origin(table), Some(Origin::Source(_)))
             && !self.written.has(&(address, CONTENTS))
             && !self.written.dict(address)
+    }
+
+    /// What is known of a table of floats, which is guarded.
+    fn floats(&mut self, object: Borrowed<'_, '_>) -> Noted<Option<Table>> {
+        let address = object.as_ptr() as usize;
+        let known = self.symbols.as_ref().and_then(|symbols| symbols.float_tables.get(&address));
+        if let Some(known) = known {
+            return Ok(Some(known.clone_ref(object.py())));
+        }
+        let items = heap::children(object);
+        let is_float = |item: &Object<'_>| item.is_exact_instance_of::<PyFloat>();
+        if !(2..=MOST).contains(&items.len()) || !items.iter().all(is_float) {
+            return Ok(None);
+        }
+        self.adopt_deep(object)?;
+        // One that varies itself stands in the list for what is there.
+        if items.iter().any(|item| self.number(item.as_borrowed()).is_some()) {
+            return Ok(None);
+        }
+        let end = items.len() as i64;
+        let Ok(copy) = PyList::new(object.py(), items) else { return Ok(None) };
+        let table = Table { first: -end, end, copy: copy.into_any().unbind() };
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.float_tables.insert(address, table.clone_ref(object.py()));
+        }
+        Ok(Some(table))
     }
 
     /// What is known of a table, which is guarded.

@@ -59,8 +59,9 @@ impl Recorder {
         {
             return self.get_item(frame, owner, key.as_borrowed());
         }
-        if let Some(text) = self.text_at(frame, owner, key) {
-            return text;
+        let of_table = self.text_at(frame, owner, key);
+        if let Some(found) = of_table.or_else(|| self.float_at(frame, owner, key)) {
+            return found;
         }
         if kind != Kind::Tensor && !self.keeps_key(frame, owner, key) {
             self.concrete(frame, &[key], "an index or key");
