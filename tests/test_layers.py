@@ -94,6 +94,7 @@ SHARED = {"Finish", "Recorder", "State", "Symbols"}
 # read. What is looked at may be a container that nobody has read. And whoever can't go on ends the trace.
 ASKED = {
     "Looks": ("reads", "adopt_deep read_unread"),
+    "Texts": ("reads", "has_text_of_pytorch"),
     "Changes": ("effects", "advance_outside is_own_iterator missing_item"),
     "Ends": ("ending", "goes_on_in stop"),
     "Decides": ("ending", "decided is_called_around"),

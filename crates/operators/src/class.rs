@@ -92,6 +92,8 @@ pub enum Model {
     Next,
     TypeOf,
     Vars,
+    /// `locals()`.
+    Locals,
     /// `sys.getrecursionlimit()`.
     RecursionLimit,
     Repr,

@@ -15,9 +15,10 @@ use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
     Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet, ContextReset,
     ContextSet, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr,
-    GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter, Len, LockGive, LockTake,
-    New, Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit, Reduce, Repr,
-    Scalar, Seed, SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
+    GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter, Len, Locals, LockGive,
+    LockTake, New, Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit,
+    Reduce, Repr, Scalar, Seed, SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall,
+    TypeOf, Unary, Vars,
 };
 use Numeric::{
     Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Place, Power, Product,
@@ -82,6 +83,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins", "next", Modelled(Next), MOVES),
     row("builtins", "type", Modelled(TypeOf), MOVES),
     row("builtins", "vars", Modelled(Vars), MOVES),
+    row("builtins", "locals", Modelled(Locals), NONE),
     row("builtins", "super", Modelled(Super), MOVES),
     row("builtins", "id", Modelled(Id), NONE),
     row("builtins", "hash", Modelled(Hash), NONE),

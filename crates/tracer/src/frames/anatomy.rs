@@ -12,6 +12,8 @@ use super::questions::Questions;
 /// A decoded code object.
 pub struct Anatomy {
     live: Liveness,
+    /// Whether it may ask for `locals()`.
+    asks_locals: bool,
     questions: OnceCell<Questions>,
     /// Keeps the address from being taken by another.
     _code: Py<PyAny>,
@@ -33,7 +35,8 @@ impl Anatomy {
         let table = code.exception_table();
         let live = Liveness::of(TARGET, instructions, table, code.nlocalsplus()).ok()?;
         let questions = OnceCell::new();
-        Some(Self { live, questions, _code: code.object().to_owned().unbind() })
+        let asks_locals = asks_locals(code);
+        Some(Self { live, asks_locals, questions, _code: code.object().to_owned().unbind() })
     }
 
     /// What the code, which is this one's, may ask when it is run as a generator's. Attributes are taken to be plain.
@@ -135,13 +138,21 @@ impl Anatomy {
 
     /// Whether a fast local may still be read when evaluation goes on at `unit`.
     pub fn is_live_before(&self, unit: usize, local: usize) -> bool {
-        self.live.is_live_before(unit, local)
+        self.asks_locals || self.live.is_live_before(unit, local)
     }
 
     /// Whether a fast local may still be read once the instruction at `unit` is done.
     pub fn is_live_behind(&self, unit: usize, local: usize) -> bool {
-        self.live.is_live_behind(unit, local)
+        self.asks_locals || self.live.is_live_behind(unit, local)
     }
+}
+
+/// Whether a function may ask for all its variables: its code names `locals`.
+pub fn asks_locals(code: &Code<'_>) -> bool {
+    let names = code.names();
+    names
+        .try_iter()
+        .is_ok_and(|names| names.flatten().any(|name| name.eq("locals").unwrap_or(true)))
 }
 
 /// Whether an instruction names the last arguments of the call behind it.

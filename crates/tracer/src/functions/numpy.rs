@@ -2,7 +2,9 @@
 //! those that compute arrays and scalars.
 
 use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyString};
 use stator_cpython::modules;
+use stator_cpython::object::Borrowed;
 
 use super::{ArrayUse, Class, Functions, Model};
 
@@ -43,6 +45,23 @@ const WRITERS: &str = "fill sort __setitem__";
 pub fn error_variable(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     let module = modules::import(py, "numpy._core.umath").ok()?;
     module.getattr_opt("_extobj_contextvar").ok().flatten()
+}
+
+/// SciPy's matcher of rows with columns, in the module that it is written in.
+const MATCHER: [&str; 2] = ["scipy.optimize._lsap", "linear_sum_assignment"];
+
+/// The class of a C function of SciPy's that gives arrays as large as those that it is given say. Nobody loads SciPy to know.
+pub fn of_scipy(callable: Borrowed<'_, '_>) -> Option<&'static Class> {
+    static COMPUTES: Class = Class::Model(Model::Arrays(ArrayUse::Sizes));
+    let [module, name] = MATCHER;
+    let is_named = callable.is_exact_instance_of::<PyCFunction>()
+        && callable.getattr("__name__").is_ok_and(|own| own.eq(name).unwrap_or(false));
+    if !is_named {
+        return None;
+    }
+    let loaded = modules::loaded(callable.py())?;
+    let module = loaded.get_item(PyString::intern(callable.py(), module)).ok()??;
+    module.getattr(name).is_ok_and(|own| callable.is(&own)).then_some(&COMPUTES)
 }
 
 /// Adds them to the table, if there is a NumPy.

@@ -19,6 +19,7 @@ use stator_faults as faults;
 use stator_faults::{Fault, Stage};
 
 use crate::breaks::Reason;
+use crate::frames::anatomy::asks_locals;
 use crate::functions::{Class, Model};
 use crate::handlers::is_plain_manager;
 use crate::recorder::Recorder;
@@ -761,8 +762,11 @@ impl Recorder {
 /// mentions needs no guard.
 fn read_arguments(code: &Code<'_>) -> Vec<Option<usize>> {
     let count = variadic_slots(code).end;
-    let mut first_uses = vec![None; count];
     let begin = code.first_traceable();
+    if asks_locals(code) {
+        return vec![Some(begin); count];
+    }
+    let mut first_uses = vec![None; count];
     for (at, unit) in code.instructions() {
         let named = TARGET.info(unit.opcode).map_or([None; 2], |info| info.locals(unit.arg));
         for local in named.into_iter().flatten() {

@@ -14,7 +14,7 @@ use super::marked::break_message;
 use super::models::compiles_aloud;
 use super::outside_iterators::collected_by;
 use crate::breaks::Reason;
-use crate::functions::{Class, Model, Traits};
+use crate::functions::{Class, Model, Traits, numpy};
 use crate::recorder::notes::above::{Calls, Ends, Looks};
 use crate::recorder::notes::call::{Args, Call, with_receiver};
 use crate::recorder::notes::kinds::{Descriptor, Kind};
@@ -22,6 +22,7 @@ use crate::recorder::notes::repeated::Watch;
 use crate::recorder::notes::state::Origin;
 use crate::recorder::notes::{heap, machinery};
 use crate::recorder::numbers::number_functions::boolean;
+use crate::recorder::numbers::tensor_texts::named_fields;
 use crate::recorder::reads::attributes::Found;
 use crate::recorder::reads::whole_containers::is_plain;
 use crate::recorder::{Recorder, place};
@@ -328,6 +329,7 @@ impl Recorder {
         if let Some(found) = self.call_dispatch(call) {
             return found;
         }
+        self.make_member(call);
         self.call_python(call)
     }
 
@@ -377,7 +379,8 @@ impl Recorder {
             self.sees_more();
             return result;
         }
-        if let Some(class) = self.functions.class(callable) {
+        let class = self.functions.class(callable).or_else(|| numpy::of_scipy(callable));
+        if let Some(class) = class {
             return self.call_class(class, call);
         }
         self.sees_more();
@@ -502,6 +505,11 @@ impl Recorder {
         {
             let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();
             return self.symbolic_call(&Class::Pure, Call { args: &args, ..call });
+        }
+        if let Some((args, names)) = named_fields(call) {
+            let args: Args<'_, 'py> = args.into_iter().collect();
+            let names = names.as_ref().map(|names| names.as_any().as_borrowed());
+            return self.symbolic_call(&Class::Pure, Call { args: &args, names, ..call });
         }
         self.concrete(frame, args, "read by a function of values");
         self.note(frame, |state| {

@@ -112,6 +112,13 @@ impl Recorder {
                 self.exchange_memo(outer);
                 copy
             }
+            // Each object's address would end a trace.
+            None if is_outermost && !self.is_stopped() => {
+                let detail = format!("copy.deepcopy of a {}", heap::type_name(object));
+                self.stop(frame, Reason::OpaqueCall, detail);
+                let _native = Suspended::new(frame.py());
+                call.natively()
+            }
             _ => follow(),
         }
     }

@@ -104,6 +104,7 @@ impl Recorder {
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
             (Model::Handled, _) => self.read_handled(call),
+            (Model::Locals, []) => self.read_locals(call),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
             (Model::GeneratorState, [generator]) => self.generator_state(call, *generator),
             (Model::NewGenerator, _) => self.new_generator(call),

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
+use stator_cpython::heap::mortal;
 use stator_cpython::hook::{Active, Evaluated, Suspended};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::{Deferred, Thread};
@@ -388,6 +389,10 @@ impl<'s> Finish<'s> {
     fn frame(&mut self, standing: &Standing<'_>) -> Made<FrameRecipe> {
         let Standing { waiting, current, last, .. } = standing;
         let frame = &waiting.frame;
+        if has_kept_locals(frame) {
+            let detail = "a frame whose `locals()` somebody keeps";
+            return Err((Reason::Unsupported, detail.into()));
+        }
         let slots = slots(waiting);
         let (bound, stack) = slots.split_at(frame.code().nlocalsplus());
         let mut locals = Vec::with_capacity(bound.len());
@@ -529,4 +534,19 @@ impl<'s> Finish<'s> {
         }
         Ok(self.recipes.push(Recipe::List(made.into())))
     }
+}
+
+/// Whether somebody has the dictionary that `locals()` of a function gives before CPython 3.13, or has put more into it: the
+/// frame would have another one if it were made again.
+fn has_kept_locals(frame: &Frame<'_>) -> bool {
+    const OPTIMIZED: u32 = 1;
+    if frame.code().flags() & OPTIMIZED == 0 {
+        return false;
+    }
+    frame.locals().is_some_and(|dict| {
+        let code = frame.code();
+        let is_own =
+            |name: &Object<'_>| (0..code.nlocalsplus()).any(|slot| code.local_name(slot).is(name));
+        mortal::is_shared(dict) || !heap::dict_items(dict).iter().all(|(name, _)| is_own(name))
+    })
 }

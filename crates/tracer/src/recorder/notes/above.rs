@@ -26,6 +26,12 @@ pub(in crate::recorder) trait Looks {
     fn read_unread(&mut self, object: Borrowed<'_, '_>);
 }
 
+/// Of `reads`: what classes say of texts.
+pub(in crate::recorder) trait Texts {
+    /// Whether the text of a tensor is what PyTorch says, and not what somebody has set in its place.
+    fn has_text_of_pytorch<'py>(&self, frame: &Frame<'py>, tensor: Borrowed<'_, 'py>) -> bool;
+}
+
 /// Of `effects`: reads that change what they read.
 pub(in crate::recorder) trait Changes {
     /// The item at a missing key; `None`: nothing was done, and the trace can't go on behind it.

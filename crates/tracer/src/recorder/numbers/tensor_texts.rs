@@ -1,21 +1,25 @@
-//! Texts of tensors with one element: those of the number that the tensor holds (`texts.rs`).
+//! Texts of tensors.
 //!
-//! `f"{loss:.3f}"` is what `Tensor.__format__` says of a tensor without dimensions: the text of `loss.item()`. `%f` asks
-//! `float(t)`, and `%d` asks `int(t)`. `str(t)` and `repr(t)` are another matter: they ask how tensors are printed.
+//! `f"{loss:.3f}"` is what `Tensor.__format__` says of a tensor without dimensions: the text of `loss.item()` (`texts.rs`). `%f`
+//! asks `float(t)`, and `%d` asks `int(t)`. All other texts are what `Tensor.__repr__` gives: a node that calls it at
+//! its place, between what is written to the tensor before and behind. It asks how tensors are printed, in each replay anew.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyFloat, PyString, PyTuple};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Raised, ops};
+use stator_cpython::{Raised, generic, ops};
+use stator_graph::{NodeId, Value};
 
 use super::read_tensors::TensorRead;
 use crate::recorder::Recorder;
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::above::{Arguments, Texts};
+use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::State;
 
 impl Recorder {
     /// The number whose text is that of a tensor in a placeholder; `None`: the object is no such tensor, or the trace
@@ -54,7 +58,55 @@ impl Recorder {
         (!self.is_stopped()).then_some(number)
     }
 
-    /// What `%` is given, with numbers where there are tensors; `None`: there is none, or the text isn't that of a number.
+    /// What `repr` says of a tensor: a text that a node gives. `None`: the object is no such tensor, or the trace can't go on
+    /// behind it. What was executed can be again.
+    pub(super) fn tensor_text<'py>(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let is_plain = self.kind(value) == Kind::Tensor
+            && tensor::info(value).is_some_and(|info| info.is_plain());
+        let may_be = is_plain
+            && !self.is_stopped()
+            && self.session.is_replayed()
+            && self.may_read(frame)
+            && !self.state.borrow().enclosed.is_on();
+        if !may_be || !self.has_text_of_pytorch(frame, value) {
+            return None;
+        }
+        let py = frame.py();
+        let repr = library(py, "builtins", "repr").ok()?;
+        let text = {
+            let _native = Suspended::new(py);
+            ops::call(repr.as_borrowed(), &[value], None)
+        };
+        let text = Raised::unless(py, text)?;
+        let own = text.cast_exact::<PyString>().ok().and_then(|text| generic::own_text(text))?;
+        self.numbers_read.borrow_mut().extend(self.markable_spot(frame));
+        self.note(frame, |state| {
+            let asked = state.graph_arg(value)?;
+            let node = state.called(frame, repr.as_borrowed(), "builtins.repr".into(), &[asked]);
+            state.carry_text(node, &own);
+            Ok(())
+        })?;
+        // To read changes nothing: the instruction is as before.
+        self.baseline.set(ops::executed());
+        (!self.is_stopped()).then_some(own)
+    }
+
+    /// As [`Recorder::tensor_text`], of a tensor in a placeholder without a format.
+    pub(super) fn placeholder_text<'py>(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let is_number = heap::type_name(value) == "Tensor"
+            && tensor::info(value).is_some_and(|info| info.sizes.is_empty());
+        if is_number { None } else { self.tensor_text(frame, value) }
+    }
+
+    /// What `%` is given, with numbers and texts where there are tensors; `None`: there is none, or one isn't carried.
     pub(super) fn percent_numbers<'py>(
         &self,
         frame: &Frame<'py>,
@@ -71,13 +123,14 @@ impl Recorder {
                 self.number_for_text(frame, TensorRead::Float, part.as_borrowed())
             }
             'd' | 'i' | 'u' => self.number_for_text(frame, TensorRead::Integer, part.as_borrowed()),
+            'r' | 's' => self.tensor_text(frame, part.as_borrowed()),
             _ => None,
         };
         takes.iter().zip(parts).map(number).collect()
     }
 
-    /// The arguments of `"...".format(...)`, the text first, with numbers where there are tensors; `None`: there is none,
-    /// or a field asks for something else than its text.
+    /// The arguments of `"...".format(...)`, the text first, with numbers and texts where there are tensors; `None`: there
+    /// is none, or a field asks for something else than its text.
     pub(in crate::recorder) fn format_numbers<'py>(
         &self,
         call: Call<'_, 'py>,
@@ -91,12 +144,14 @@ impl Recorder {
         {
             return None;
         }
+        // A text takes other formats than a tensor.
+        let is_formatted = heap::text(*text).contains(':');
         let number = |arg: &Borrowed<'_, 'py>| {
-            if self.kind(*arg) == Kind::Tensor {
-                self.placeholder_number(frame, *arg)
-            } else {
-                Some((*arg).to_owned())
+            if self.kind(*arg) != Kind::Tensor {
+                return Some((*arg).to_owned());
             }
+            let number = self.placeholder_number(frame, *arg);
+            number.or_else(|| if is_formatted { None } else { self.placeholder_text(frame, *arg) })
         };
         std::iter::once(Some((*text).to_owned())).chain(rest.iter().map(number)).collect()
     }
@@ -116,10 +171,49 @@ impl Recorder {
     }
 }
 
+impl State {
+    /// A node gives this text: who looks into it asks for data.
+    fn carry_text(&mut self, node: NodeId, text: &Object<'_>) {
+        // It stands for what was read; nobody is given it.
+        let read = PyFloat::new(text.py(), 0.0).into_any();
+        let number = self.carry_read(&read, node, None);
+        self.graph.set_value(node, Value::Text);
+        self.set_given(text, number, node);
+    }
+}
+
 /// Whether no field of a text converts what it's given (`{!r}`), or looks into it (`{0.shape}`).
 fn are_simple(format: &str) -> bool {
     format.split('{').skip(1).all(|field| {
         let name = field.split(['}', ':']).next().unwrap_or_default();
         !name.contains(['!', '.', '['])
     })
+}
+
+/// What `"...".format(..., **more)` is given, without the keywords that its text doesn't name, which it ignores; `None`:
+/// there are none, or it's another function.
+pub(in crate::recorder) fn named_fields<'a, 'py>(
+    call: Call<'a, 'py>,
+) -> Option<(Vec<Borrowed<'a, 'py>>, Option<Bound<'py, PyTuple>>)> {
+    let Call { callable, args, names, .. } = call;
+    let text = args.first().filter(|text| text.is_exact_instance_of::<PyString>())?;
+    let names = heap::tuple_items(names?);
+    if !text.get_type().getattr("format").ok()?.is(callable) {
+        return None;
+    }
+    let text = heap::text(*text);
+    let fields: Vec<&str> = text
+        .split('{')
+        .skip(1)
+        .map(|field| field.split(['}', ':', '!', '.', '[']).next().unwrap_or_default())
+        .collect();
+    let is_named = |name: &Object<'py>| fields.contains(&&*heap::text(name.as_borrowed()));
+    let (positional, named) = args.split_at(args.len() - names.len());
+    let kept: Vec<_> = names.iter().zip(named).filter(|(name, _)| is_named(name)).collect();
+    if kept.len() == names.len() {
+        return None;
+    }
+    let given = positional.iter().copied().chain(kept.iter().map(|(_, value)| **value)).collect();
+    let names = PyTuple::new(call.frame.py(), kept.iter().map(|(name, _)| *name)).ok()?;
+    Some((given, (!names.is_empty()).then_some(names)))
 }

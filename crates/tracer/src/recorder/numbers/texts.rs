@@ -73,21 +73,29 @@ impl Recorder {
             // A truth value was decided.
             return Some(text.unwrap_or_else(|| ops::format(number, conversion, spec)));
         }
-        if !self.is_carried(value) {
+        let is_empty = |spec: Borrowed<'_, '_>| heap::text(spec).is_empty();
+        let of_tensor = match conversion {
+            FORMAT if spec.is_none_or(is_empty) => self.placeholder_text(frame, value),
+            FORMAT => None,
+            _ => self.tensor_text(frame, value),
+        };
+        let is_of_tensor = of_tensor.is_some();
+        if !is_of_tensor && !self.is_carried(value) {
             return None;
         }
         let py = frame.py();
         let method = |object: Borrowed<'_, 'py>, name| object.get_type().getattr(name).ok();
-        let converted = match conversion {
-            FORMAT => value.to_owned(),
-            STR => {
+        let converted = match (of_tensor, conversion) {
+            (Some(text), _) => text,
+            (None, FORMAT) => value.to_owned(),
+            (None, STR) => {
                 let text = py.get_type::<PyString>().into_any();
                 match self.spelt_by(Call::new(frame, text.as_borrowed(), &[value]))? {
                     Ok(text) => text,
                     Err(raised) => return Some(Err(raised)),
                 }
             }
-            REPR => {
+            (None, REPR) => {
                 let repr = method(value, "__repr__")?;
                 match self.spelt_by(Call::new(frame, repr.as_borrowed(), &[value]))? {
                     Ok(text) => text,
@@ -96,7 +104,11 @@ impl Recorder {
             }
             _ => return None,
         };
-        if conversion != FORMAT && spec.is_none() {
+        let is_whole = match is_of_tensor {
+            true => spec.is_none_or(is_empty),
+            false => conversion != FORMAT && spec.is_none(),
+        };
+        if is_whole {
             return Some(Ok(converted));
         }
         let empty = PyString::new(py, "").into_any();
@@ -435,7 +447,16 @@ impl State {
 
     /// Whether nodes can give a text.
     fn is_carried_text(&self, object: Borrowed<'_, '_>) -> bool {
-        self.text(object).is_some_and(|text| text.spelling.is_some())
+        self.text(object).is_some_and(|text| text.spelling.is_some() || text.node.is_some())
+    }
+
+    /// A node that is there gives this text, of which a number stands for what it tells.
+    pub(super) fn set_given(&mut self, text: &Object<'_>, number: NumberId, node: NodeId) {
+        let object = text.clone().unbind();
+        let text = Text { numbers: vec![number], object, spelling: None, node: Some(node) };
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.texts.insert(text.object.as_ptr() as usize, text);
+        }
     }
 
     /// The numbers that a text spells.

@@ -189,8 +189,8 @@ impl Recorder {
     /// Why a call of such a function can't be a node.
     fn refuses_arrays(&self, what: ArrayUse, name: &str, call: Call<'_, '_>) -> Option<String> {
         let Call { frame, callable, args, names } = call;
-        // `np.array` asks a tensor for its array.
-        let is_read = matches!(name, "array" | "asarray")
+        // These ask a tensor for its array.
+        let is_read = matches!(name, "array" | "asarray" | "linear_sum_assignment")
             && args.first().is_some_and(|first| {
                 self.kind(*first) == Kind::Tensor && self.becomes_array(frame, *first)
             });
@@ -642,7 +642,8 @@ impl State {
         {
             return Ok(());
         }
-        let parts = if heap::is_exact_list(array) { heap::list_items(array) } else { Vec::new() };
+        let is_row = heap::is_exact_list(array) || heap::is_plain_tuple(array);
+        let parts = if is_row { heap::plain_parts(array) } else { Vec::new() };
         if !parts.is_empty() && parts.iter().all(|part| heap::is_array(part.as_borrowed())) {
             let length = u32::try_from(parts.len()).expect("fewer than 2^32 parts");
             self.graph.set_value(node, Value::Structure(length));

@@ -8,7 +8,7 @@ use stator_cpython::object::{Borrowed, Object};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Looks;
+use crate::recorder::notes::above::{Looks, Texts};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
@@ -39,6 +39,33 @@ impl Recorder {
         });
         self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
         native()
+    }
+}
+
+impl Texts for Recorder {
+    fn has_text_of_pytorch<'py>(&self, frame: &Frame<'py>, tensor: Borrowed<'_, 'py>) -> bool {
+        let class = tensor.get_type();
+        if !matches!(&*heap::type_name(tensor), "Tensor" | "Parameter") {
+            return false;
+        }
+        let py = frame.py();
+        let found = |method| {
+            self.lookup(frame, &class, PyString::intern(py, method).as_any().as_borrowed())
+        };
+        let is_of_pytorch = |method| {
+            let file = found(method)
+                .and_then(|method| method.getattr("__code__").ok())
+                .and_then(|code| code.getattr("co_filename").ok());
+            file.is_some_and(|file| {
+                let file = heap::text(file.as_borrowed());
+                ["torch/_tensor.py", "torch/nn/parameter.py"].iter().any(|own| file.ends_with(own))
+            })
+        };
+        let is_default = || {
+            let default = py.get_type::<PyAny>().getattr("__str__").ok();
+            found("__str__").zip(default).is_some_and(|(own, default)| own.is(&default))
+        };
+        is_default() && is_of_pytorch("__repr__") && is_of_pytorch("__format__")
     }
 }
 
