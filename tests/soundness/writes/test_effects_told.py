@@ -613,6 +613,15 @@ def test_sizes_that_are_symbols() -> None:
         lambda x: (LOG.info("tensor %s", x), x + 1)[1],
         lambda x: (LOG.info("sum %s", [x.sum()]), x + 1)[1],
         lambda x: (LOG.info("extra", extra={"t": x}), x + 1)[1],
+    ],
+)
+def test_tensors_in_records(function: Callable[[Tensor], Tensor]) -> None:
+    assert agree(function, fullgraph=True).graphs == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
         lambda x: (warnings.warn(f"{x}"), x + 1)[1],
         lambda x: (warnings.warn(f"{x.sum().item()}"), x + 1)[1],
     ],

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple, PyType};
 use stator_cpython::Result;
 use stator_cpython::frame::{Frame, Owner};
+use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 
@@ -15,8 +16,9 @@ use crate::breaks::{Break, Reason};
 use crate::emission::Told;
 use crate::functions::Emitter;
 use crate::listeners::Kept;
+use crate::raises::{ARRAY_WRITES, NodeCall};
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Ends, Looks};
+use crate::recorder::notes::above::{Ends, Looks, Texts};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::effects::Emitted;
 use crate::recorder::notes::heap;
@@ -24,12 +26,15 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, State, Stop};
 use crate::recorder::numbers::tensors::holds_tensor;
 use crate::resume::point::Spot;
+use crate::writes::write_of;
 
 /// What the checks before the call find.
 struct Plan<'py> {
     told: Told<usize>,
     kept: Kept,
     frames: Vec<Frame<'py>>,
+    /// Whether tensors are among its arguments.
+    has_tensors: bool,
 }
 
 /// The parameters of an emitter that matter here.
@@ -76,6 +81,7 @@ impl Recorder {
             let frames = plan.frames.iter().map(|frame| {
                 (frame.function().to_owned().unbind(), u32::try_from(frame.unit()).unwrap_or(0))
             });
+            let nodes = state.graph.len();
             let emitted = Emitted {
                 frames: frames.collect(),
                 callable: callable.to_owned().unbind(),
@@ -87,9 +93,9 @@ impl Recorder {
                 place,
                 kept: plan.kept,
                 contents,
+                tensors_at: plan.has_tensors.then_some(nodes),
                 spot,
             };
-            let nodes = state.graph.len();
             state.written.tell(emitted, nodes);
             Ok(())
         });
@@ -103,8 +109,12 @@ impl Recorder {
             return None;
         }
         let frames = self.frames_to(frame);
+        let mut tensors = Vec::new();
+        args.iter().for_each(|arg| plain_tensors(*arg, &mut tensors));
+        let are_shown = emitter == Emitter::Log
+            && tensors.iter().all(|tensor| self.has_text_of_pytorch(frame, tensor.as_borrowed()));
         self.note(frame, |state| {
-            let told = what_is_told(state, emitter, args, names)?;
+            let told = what_is_told(state, emitter, args, names, are_shown)?;
             let frames = frames.filter(|frames| {
                 frames.iter().all(|frame| {
                     frame.owner() == Owner::Thread
@@ -129,7 +139,7 @@ impl Recorder {
             if kept.iter().any(|list| state.is_known_at(*list)) {
                 return Err((Reason::Told, "kept in a list that the function works with".into()));
             }
-            Ok(Plan { told, kept, frames })
+            Ok(Plan { told, kept, frames, has_tensors: !tensors.is_empty() })
         })
     }
 
@@ -157,10 +167,12 @@ fn what_is_told(
     emitter: Emitter,
     args: &[Borrowed<'_, '_>],
     names: Option<Borrowed<'_, '_>>,
+    are_shown: bool,
 ) -> std::result::Result<Told<usize>, Stop> {
-    // What a record says may depend on data: a replay makes it anew. Who is told doesn't look at it.
+    // What a record says may depend on data: a replay makes it anew. Who is told doesn't look at it, or shows tensors as
+    // PyTorch does.
     let is_data = |state: &mut State, arg: Borrowed<'_, '_>| {
-        holds_tensor(state, arg) && !(emitter == Emitter::Log && is_plain(state, arg))
+        holds_tensor(state, arg) && !(emitter == Emitter::Log && is_plain(state, arg, are_shown))
     };
     if args.iter().any(|arg| is_data(state, *arg)) {
         return Err((Reason::DataRead, "a tensor in a warning or log record".into()));
@@ -212,7 +224,7 @@ fn what_is_told(
     let first = usize::from(emitter == Emitter::Log);
     for arg in &args[first..] {
         state.adopt_deep(*arg)?;
-        if !is_plain(state, *arg) {
+        if !is_plain(state, *arg, are_shown) {
             let what = heap::type_name(*arg);
             return Err(refuse(format!("a warning or log record with a {what}")));
         }
@@ -221,25 +233,48 @@ fn what_is_told(
 }
 
 /// Whether turning an object into text runs no Python code, and a replay can make it again.
-fn is_plain(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+fn is_plain(state: &mut State, object: Borrowed<'_, '_>, with_tensors: bool) -> bool {
     let py = object.py();
     match state.kind(object) {
+        Kind::Tensor => {
+            with_tensors
+                && state.origin(object).is_some()
+                && tensor::info(object).is_some_and(|info| info.is_plain())
+        }
         Kind::Constant => heap::is_constant(object),
         Kind::Function | Kind::Builtin => state.origin(object).is_some(),
         Kind::Type => object.get_type().is(py.get_type::<PyType>()),
-        Kind::List if state.origin(object).is_some() => has_plain_parts(state, object),
-        Kind::Tuple => object.is_exact_instance_of::<PyTuple>() && has_plain_parts(state, object),
+        Kind::List if state.origin(object).is_some() => {
+            has_plain_parts(state, object, with_tensors)
+        }
+        Kind::Tuple => {
+            object.is_exact_instance_of::<PyTuple>() && has_plain_parts(state, object, with_tensors)
+        }
         Kind::Dict if heap::is_exact_dict(object) && state.origin(object).is_some() => {
-            has_plain_parts(state, object)
+            has_plain_parts(state, object, with_tensors)
         }
         _ => false,
     }
 }
 
-fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>) -> bool {
+fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>, with_tensors: bool) -> bool {
     state.once(object, false, |state| {
-        heap_children(object).iter().all(|part| is_plain(state, part.as_borrowed()))
+        let parts = heap_children(object);
+        parts.iter().all(|part| is_plain(state, part.as_borrowed(), with_tensors))
     })
+}
+
+/// The tensors that an argument is, or that the containers hold which it is made of.
+fn plain_tensors<'py>(object: Borrowed<'_, 'py>, found: &mut Vec<Object<'py>>) {
+    if tensor::is_tensor(object) {
+        found.push(object.to_owned());
+        return;
+    }
+    let mut parts = Vec::new();
+    containers(object, &mut parts);
+    let parts = parts.iter().flat_map(|(_, parts)| parts);
+    let parts = parts.map(|part| part.bind(object.py()).clone());
+    found.extend(parts.filter(|part| tensor::is_tensor(part.as_borrowed())));
 }
 
 /// What a container holds, the keys of a dictionary included.
@@ -299,8 +334,22 @@ impl State {
             if !is_as_it_was {
                 return Some((emitted, "with an argument that changes behind it"));
             }
+            if emitted.tensors_at.is_some_and(|at| self.is_written_behind(at)) {
+                return Some((emitted, "with a tensor where something is written behind it"));
+            }
             let is_known = emitted.kept.iter().any(|list| self.is_known_at(*list));
             is_known.then_some((emitted, "kept in a list that the function works with"))
+        })
+    }
+
+    /// Whether a node from this place on may write to a tensor, whichever it is.
+    fn is_written_behind(&self, at: usize) -> bool {
+        self.graph.nodes().skip(at).any(|(id, _)| {
+            NodeCall::of(&self.graph, id).is_some_and(|call| {
+                write_of(call).is_some()
+                    || call.may_write()
+                    || call.name().starts_with(ARRAY_WRITES)
+            })
         })
     }
 

@@ -178,6 +178,8 @@ pub struct Emitted {
     pub(in crate::recorder) kept: Kept,
     /// Containers among the arguments, with what they held.
     pub(in crate::recorder) contents: Vec<(Py<PyAny>, Vec<Py<PyAny>>)>,
+    /// How many nodes came before it, if tensors are among its arguments: a replay gives it when its graph has run.
+    pub(in crate::recorder) tensors_at: Option<usize>,
     /// Where the next trace ends, should this one turn out wrong.
     pub spot: Option<Spot>,
 }
