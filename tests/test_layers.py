@@ -235,13 +235,21 @@ MODULES = {
     "_program_tracing": {"_suggest", "errors"},
     "_program_tracing.casting": set(),
     "_program_tracing.table": {"_program_tracing.casting"},
-    "_program_tracing.batching": {"_program_tracing.casting", "_program_tracing.unrolled"},
+    "_program_tracing.drawing": set(),
+    "_program_tracing.each_draws": {"_program_tracing.table"},
+    "_program_tracing.batching": {
+        *("_program_tracing.casting", "_program_tracing.each_draws", "_program_tracing.unrolled"),
+    },
     "_program_tracing.unrolled": set(),
     "_program_tracing.arrays": {"_program_tracing", "_program_tracing.checked"},
     "_program_tracing.numpy_functions": {"_program_tracing", "_program_tracing.arrays"},
     "_program_tracing.numpy_shapes": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.numpy_functions"),
     },
+    "_program_tracing.numpy_ufuncs": {
+        *("_program_tracing", "_program_tracing.arrays", "_program_tracing.numpy_functions"),
+    },
+    "_program_tracing.numpy_random": {"_program_tracing.arrays"},
     "_program_tracing.autograd": set(),
     "_program_tracing.flattening": {
         *("_program_tracing", "_program_tracing.batching", "_program_tracing.casting"),
@@ -260,7 +268,8 @@ MODULES = {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.autograd"),
         *("_program_tracing.casting", "_program_tracing.checked", "_program_tracing.copies"),
         *("_program_tracing.decomposed", "_program_tracing.grouping"),
-        *("_program_tracing.indexing", "_program_tracing.numpy_shapes"),
+        *("_program_tracing.indexing", "_program_tracing.numpy_random"),
+        *("_program_tracing.numpy_shapes", "_program_tracing.numpy_ufuncs"),
         *("_program_tracing.packed", "_program_tracing.recurrent", "_program_tracing.stepping"),
         *("_program_tracing.table", "_program_tracing.transforms"),
         *("_suggest", "errors"),

@@ -130,6 +130,8 @@ class _Runner:
         # How often it couldn't be run for several clients at once; and whether that is right.
         self._failures = 0
         self._is_right: bool | None = None
+        # The sizes for which that was looked at.
+        self._compared: set[Any] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors = [_tensor(leaf) for leaf in _leaves((args, kwargs))]
@@ -166,16 +168,30 @@ class _Runner:
         is_given_up = self._is_right is False or self._failures >= _ATTEMPTS
         return 1 if is_given_up or not self._program.inputs else _AT_ONCE
 
-    def together(self, count: int, columns: list[torch.Tensor]) -> list[torch.Tensor] | None:
+    def together(
+        self,
+        count: int,
+        columns: list[torch.Tensor],
+        states: list[torch.Tensor] | None,
+    ) -> list[torch.Tensor] | None:
         """What it gives for tensors with a first dimension of clients, with such a dimension.
-        `None`: it is to be run for one after the other."""
+        `None`: it is to be run for one after the other.
+
+        states: where PyTorch's generator is for each client, if it may draw.
+        """
+        # Draws depend on how tensors lie in memory, which may depend on sizes.
+        sizes = tuple(column.shape[1:] for column in columns)
+        is_new = self._is_right is None or (states is not None and sizes not in self._compared)
         try:
             # The program may write to what it is given.
-            first = [column[0].clone() for column in columns] if self._is_right is None else []
-            made = self._program._run_together(count, columns)
-            if self._is_right is None:
+            first = [column[0].clone() for column in columns] if is_new else []
+            made = self._program._run_together(count, columns, states and [*states])
+            if is_new:
+                if states is not None:
+                    torch.default_generator.set_state(states[0])
                 alone = self._program(*first)
                 self._is_right = _are_close([output[0] for output in made], alone)
+                self._compared.add(sizes)
         except Exception as error:
             self.failed(error)
             return None

@@ -189,9 +189,14 @@ class TensorProgram(_stator.Runs):
             shared.add(_memory(outputs[-1]))
         return outputs
 
-    def _run_together(self, count: int, columns: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _run_together(
+        self,
+        count: int,
+        columns: Sequence[torch.Tensor],
+        states: list[torch.Tensor] | None = None,
+    ) -> list[torch.Tensor]:
         """What it gives for inputs with a first dimension of clients, with such a dimension. It may
-        write to the inputs.
+        write to the inputs. `states`: where PyTorch's generator is for each client.
 
         Raises where it can't be run for all at once, and where it fails for one of them.
         """
@@ -210,7 +215,7 @@ class TensorProgram(_stator.Runs):
 
         with torch.inference_mode(False):
             own = [column.clone() if column.is_inference() else column for column in columns]
-            results = run_together(run, own, count)
+            results = run_together(run, own, count, states=states)
         outputs = []
         for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
             output = result.detach()

@@ -123,10 +123,6 @@ TOGETHER = (
 OUTSIDE = torch.tensor([1.0, 2.0], requires_grad=True)
 
 
-def draws(model, rows):
-    return F.dropout(rows["x"] @ model["w"], 0.5) + torch.rand(2)
-
-
 def of_the_same_for_all(model, rows):
     (gradient,) = torch.autograd.grad((rows["x"] @ model["w"] * OUTSIDE).sum(), OUTSIDE)
     return gradient
@@ -138,7 +134,11 @@ def writes_to_what_all_have(model, rows):
     return total
 
 
-ALONE = (draws, of_the_same_for_all, writes_to_what_all_have)
+def draws_into_what_all_have(model, rows):
+    return torch.zeros(2).uniform_() + (rows["x"] @ model["w"]).sum(0)
+
+
+ALONE = (of_the_same_for_all, writes_to_what_all_have, draws_into_what_all_have)
 
 
 def computation(fn: Callable[..., Any]) -> Any:
@@ -196,8 +196,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     plain = TensorProgram._run_together
 
-    def noted(self: Any, count: int, columns: Any) -> Any:
-        made = plain(self, count, columns)
+    def noted(self: Any, count: int, *given: Any) -> Any:
+        made = plain(self, count, *given)
         counts.append(count)
         return made
 
@@ -376,8 +376,8 @@ def test_code_that_gives_something_else_at_once_is_not_used(
 ) -> None:
     plain = TensorProgram._run_together
 
-    def off(self: Any, count: int, columns: Any) -> Any:
-        return [tensor + 1 for tensor in plain(self, count, columns)]
+    def off(self: Any, *given: Any) -> Any:
+        return [tensor + 1 for tensor in plain(self, *given)]
 
     monkeypatch.setattr(TensorProgram, "_run_together", off)
     comp = computation(by_grad)

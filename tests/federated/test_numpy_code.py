@@ -152,6 +152,38 @@ OF_ROWS: dict[str, Callable[..., Any]] = {
         np.vdot(x[0], x[1]),
     ),
     "covariance": lambda x: np.cov(x, rowvar=False),
+    "reductions": lambda x: (
+        np.add.reduce(x),
+        np.add.reduce(x > 0, axis=1),
+        np.multiply.reduce(np.abs(x) + 1, axis=1),
+        np.maximum.reduce(x, axis=(0, 1)),
+        np.minimum.reduce(x, axis=None, keepdims=True),
+        np.logical_or.reduce(x > 1),
+        np.logical_and.reduce(x > -9, axis=1),
+        np.logaddexp.reduce(x / 1.0, axis=1),
+    ),
+    "accumulated": lambda x: (
+        np.add.accumulate(x),
+        np.multiply.accumulate(x, axis=1),
+        np.maximum.accumulate(x, axis=0),
+        np.minimum.accumulate(x, 1),
+    ),
+    "outer": lambda x: (
+        np.multiply.outer(x[0], x),
+        np.subtract.outer(x[:, 0], SHIFT),
+        np.less.outer(x[0], x[1]),
+        np.add.outer(x[0], 2),
+    ),
+    "as_by_default": lambda x: (
+        np.sort(x, axis=0, kind="stable"),
+        np.add(x, 1, casting="same_kind", order="K", subok=True, where=True, dtype=None),
+        np.std(x, mean=np._NoValue),
+    ),
+    "of_some": lambda x: (
+        np.sum(x, axis=0, where=x > 0),
+        np.max(x, axis=0, initial=1),
+        np.min(x, initial=-1),
+    ),
 }
 OF_FLOATS: dict[str, Callable[..., Any]] = {
     "functions": lambda x: (
@@ -204,6 +236,37 @@ def written(x: Any) -> Any:
     return own, held
 
 
+def written_to(x: Any) -> Any:
+    """Has results written to what it has made."""
+    doubled = np.empty_like(x)
+    assert np.multiply(x, 2, out=doubled) is doubled
+    np.exp(doubled, out=doubled)
+    shares = np.divide(1.0, x, out=np.zeros_like(x), where=x > 0)
+    total = np.empty(4, dtype=f32)
+    np.add.reduce(x, axis=0, out=total)
+    rows = np.zeros((len(x), 4), dtype=f32)
+    np.cumsum(x, axis=0, out=rows)
+    return doubled, shares, total, rows, np.sum(x, out=None)
+
+
+def drawing(x: Any) -> Any:
+    """Draws by generators of its own."""
+    drawn = np.random.default_rng(7)
+    turned = x @ drawn.normal(size=(4, 2)).astype(f32)
+    order = drawn.permutation(4)
+    signs = drawn.choice([-1.0, 1.0], size=4)
+    again = np.random.default_rng([1, 2])
+    return (
+        turned,
+        x[:, order] * signs,
+        drawn.random(),
+        drawn.integers(0, 9, size=(2, 2)),
+        again.permutation(x[0]),
+        again.choice(x[1], 3),
+        again.uniform(-1, 1, 4),
+    )
+
+
 def given(kind: Any, rows: int, seed: int = 0) -> Any:
     drawn = np.random.default_rng(seed)
     if kind is FLOATS:
@@ -230,7 +293,7 @@ CASES = [
     *((FLOATS, name, function) for name, function in {**OF_ROWS, **OF_FLOATS}.items()),
     *((INTEGERS, name, function) for name, function in {**OF_ROWS, **OF_INTEGERS}.items()),
     *((SQUARE, name, function) for name, function in OF_SQUARES.items()),
-    (FLOATS, "written", written),
+    *((FLOATS, function.__name__, function) for function in (written, written_to, drawing)),
 ]
 
 
@@ -371,13 +434,63 @@ def unknown(x: Any) -> Any:
     return np.mean(x) + np.loadtxt("nowhere")  # here
 
 
-@pytest.mark.parametrize("function", [sizes, uniques, decides, reads, writes, draws, unknown])
+OUTSIDE = np.zeros(4, f32)
+GENERATOR = np.random.default_rng(3)
+
+
+def writes_outside(x: Any) -> Any:
+    return np.sum(x, axis=0, out=OUTSIDE)  # here
+
+
+def draws_outside(x: Any) -> Any:
+    return np.mean(x) + GENERATOR.normal()  # here
+
+
+REFUSED = [sizes, uniques, decides, reads, writes, draws, unknown, writes_outside, draws_outside]
+
+
+@pytest.mark.parametrize("function", REFUSED)
 def test_what_cant_be_traced_is_said_at_its_line(function: Callable[..., Any]) -> None:
     with pytest.raises((ProgramError, TypeError)) as met:
         fl.local_computation(function, FLOATS)
     frames = [each for each in traceback.extract_tb(met.tb) if each.filename == __file__]
     assert "# here" in (frames[-1].line or "")
     assert not any("stator/_program" in each.filename for each in traceback.extract_tb(met.tb))
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda x: np.std(x, mean=0.0), "np.std has no parameter `mean` in tensor programs"),
+        (lambda x: np.sum(x, initial=1.0), "np.sum has no parameter `initial`"),
+        (lambda x: np.add(x, 1, casting="unsafe"), "np.add has no parameter `casting`"),
+        (lambda x: np.array(np.sum(x), order="F"), "np.array has no parameter `order`"),
+        (lambda x: np.sum(x).mean(extra=1), "np.mean has no parameter `extra`"),
+        (lambda x: np.add.reduce(x, initial=1), "np.add.reduce has no parameter `initial`"),
+        (lambda x: np.hypot.reduce(x), "np.hypot.reduce isn't there in tensor programs"),
+        (lambda x: np.add.at(np.zeros(3), 0, np.sum(x)), "np.add.at isn't there"),
+        (lambda x: np.random.default_rng().normal() + np.sum(x), "default_rng in a tensor program"),
+        (lambda x: np.random.default_rng(np.sum(x)).normal(), "takes numbers, not arrays"),
+        (lambda x: np.mean(x) + np.random.rand(3), "np.random.rand in a tensor program"),
+    ],
+)
+def test_what_numpy_has_besides_is_said_with_what_to_do(
+    function: Callable[..., Any], text: str
+) -> None:
+    with pytest.raises(TypeError) as met:
+        fl.local_computation(function, FLOATS)
+    assert text in str(met.value)
+    assert "\n  hint: " in str(met.value) and "`result=`" in str(met.value)
+    frames = [each for each in traceback.extract_tb(met.tb) if each.filename == __file__]
+    assert text.split()[0].split(".")[0] in (frames[-1].line or "")
+
+
+def test_sizes_that_vary_are_no_numbers_to_draw() -> None:
+    def draws(x: Any) -> Any:
+        return x[:, 0] * np.random.default_rng(1).normal(size=len(x))
+
+    with pytest.raises(ProgramError, match="the value of a size that varies"):
+        fl.local_computation(draws, FLOATS)
 
 
 def test_what_pytorch_code_cant_do_is_said_of_pytorch_code() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import signal
 import subprocess
@@ -434,13 +435,43 @@ def test_random_numbers_are_the_clients_own(cluster: Any) -> None:
 
     values = [np.zeros(4, np.float32)] * 6
     found = []
-    for workers in (1, 2):
-        with RayContext(workers=workers, chunk=2) as context:
+    for context in (
+        LocalContext(),
+        LocalContext(exact=True),
+        RayContext(workers=1, chunk=2),
+        RayContext(workers=2, chunk=4, exact=True),
+    ):
+        torch.manual_seed(6)
+        with context if isinstance(context, RayContext) else contextlib.nullcontext():
             first, second = context.invoke(noised, values), context.invoke(noised, values)
-            found.append(bits([first, second]))
-            rows = {row.tobytes() for row in (*first, *second)}
-            assert len(rows) == 12
-    # Chunks draw the same, whoever does them.
+        found.append(bits([first, second, torch.rand(3).numpy()]))
+        rows = {row.tobytes() for row in (*first, *second)}
+        assert len(rows) == 12
+    # A client draws the same, wherever its work is done, and so do others behind it.
+    assert found == found[:1] * 4
+
+
+def test_clients_of_later_stages_draw_as_they_do_here(cluster: Any) -> None:
+    row = fl.TensorType(np.float32, [4])
+    noise = fl.local_computation(row, row)(lambda x, mean: x - mean + torch.randn(4))
+    more = fl.local_computation(row)(lambda x: x + torch.rand(4))
+
+    @fl.federated_computation(fl.FederatedType(row, fl.CLIENTS))
+    def staged(values):
+        first = fl.federated_map(more, values)
+        mean = fl.federated_broadcast(fl.federated_mean(first))
+        second = fl.federated_map(noise, (values, mean))
+        # It needs nothing of the server's, so its clients are done with in the first stage.
+        third = fl.federated_map(more, values)
+        at_server = fl.federated_map(more, fl.federated_mean(second))
+        return first, second, third, at_server
+
+    values = [np.full(4, at, np.float32) for at in range(5)]
+    found = []
+    for context in (LocalContext(exact=True), RayContext(workers=2, chunk=2, exact=True)):
+        torch.manual_seed(2)
+        with context if isinstance(context, RayContext) else contextlib.nullcontext():
+            found.append(bits([*context.invoke(staged, values)]))
     assert found[0] == found[1]
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 import torch
 
 import stator.federated as fl
+from stator._program_tracing.drawing import Draws
 from stator.federated.execution import LocalContext
 from stator.programs import TensorProgram, TensorSpec
 
@@ -113,7 +114,7 @@ def test_merges_are_those_of_all_results(threads: int, exact: bool) -> None:
         np.testing.assert_array_equal(found[4], wide.min(0).astype(np.float32) * found[1])
 
 
-def test_numbers_are_drawn_in_the_same_order() -> None:
+def test_what_draws_is_done_in_the_computations_order() -> None:
     """Two programs that draw: the first for all clients, then the second."""
     draw = fl.local_computation(ROW)(lambda row: row + torch.rand(3))
     again = fl.local_computation(ROW)(lambda row: row * torch.rand(3))
@@ -127,8 +128,14 @@ def test_numbers_are_drawn_in_the_same_order() -> None:
     torch.manual_seed(3)
     found = run(drawn, given, threads=1)
     torch.manual_seed(3)
-    once = [row + torch.rand(3).numpy() for row in given]
-    twice = [row * torch.rand(3).numpy() for row in once]
+    draws = Draws()
+
+    def numbers(place: int, client: int) -> Any:
+        draws.become(place, client)
+        return torch.rand(3).numpy()
+
+    once = [row + numbers(0, client) for client, row in enumerate(given)]
+    twice = [row * numbers(1, client) for client, row in enumerate(once)]
     np.testing.assert_array_equal(found[1], np.sum(once, 0, np.float64).astype(np.float32))
     np.testing.assert_array_equal(found[0], np.sum(twice, 0, np.float64).astype(np.float32))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
 import subprocess
@@ -102,6 +103,58 @@ def test_the_first_that_report_count() -> None:
     assert rows == [position * 10 for position in positions]
     # The others aren't asked for anything.
     assert loaded == asked[:7]
+
+
+def test_the_first_that_report_are_those_that_take_least() -> None:
+    sampler = learning.UniformSampler(30, 10, seed=2)
+    asked = sampler.sample(4)
+    seconds = {position: (at * 7) % 10 + 0.5 for at, position in enumerate(asked)}
+
+    def latency(position: int, round_number: int) -> float:
+        assert round_number == 4
+        return seconds[position]
+
+    cohort = learning.Cohort(sampler, report_goal=4, latency=latency)
+    positions, _ = cohort.gather(lambda position: position, 4)
+    fastest = sorted(asked, key=seconds.__getitem__)
+    # In the order in which they were asked, so that it makes no difference who was how fast.
+    assert positions == [each for each in asked if each in fastest[:4]]
+    gone = {fastest[0], fastest[2]}
+
+    def load(position: int) -> int:
+        if position in gone:
+            raise learning.ClientUnavailableError
+        return position
+
+    positions, _ = cohort.gather(load, 4)
+    assert set(positions) == {fastest[1], *fastest[3:6]}
+
+    late = learning.Cohort(sampler, quorum=3, latency=latency, deadline=2.5)
+    positions, _ = late.gather(lambda position: position, 4)
+    assert {seconds[each] for each in positions} == {0.5, 1.5, 2.5}
+    with pytest.raises(learning.QuorumError, match="has 2 clients that report"):
+        dataclasses.replace(late, deadline=2.0).gather(lambda position: position, 4)
+    never = learning.Cohort(sampler, latency=lambda position, _: float("inf"))
+    with pytest.raises(learning.QuorumError, match="has 0 clients"):
+        never.gather(lambda position: position, 4)
+    for wrong in (-1.0, float("nan"), None, True):
+        bad = learning.Cohort(sampler, latency=lambda *_, wrong=wrong: wrong)  # type: ignore[misc]
+        with pytest.raises(ValueError, match=r"`latency` is to give seconds, 0 or more, not"):
+            bad.gather(lambda position: position, 4)
+
+
+def test_training_waits_until_the_deadline() -> None:
+    process, data = a_process(), some_data()
+    slow = {1, 4}
+    cohort = learning.Cohort(
+        learning.UniformSampler(12, 8, seed=1),
+        latency=lambda position, round_number: 9.0 if position in slow else 1.0,
+        deadline=5.0,
+    )
+    trained = learning.train(process, data, rounds=3, cohort=cohort, seed=1)
+    for number, metrics in enumerate(trained.metrics):
+        asked = set(cohort.sampler.sample(number))
+        assert metrics["clients"] == len(asked - slow)
 
 
 class Losing(fl.framework.SyncContext):
@@ -250,6 +303,20 @@ def test_a_round_is_tried_again_with_others(capsys: pytest.CaptureFixture[str]) 
             "`quorum`",
         ),
         (lambda: learning.Cohort(3), "`sampler`"),  # type: ignore[arg-type]
+        (
+            lambda: learning.Cohort(learning.UniformSampler(9, 4), deadline=3.0),
+            r"`latency` says.*RayContext\(timeout",
+        ),
+        (
+            lambda: learning.Cohort(
+                learning.UniformSampler(9, 4), latency=lambda *_: 1.0, deadline=0.0
+            ),
+            "`deadline`",
+        ),
+        (
+            lambda: learning.Cohort(learning.UniformSampler(9, 4), latency=3.0),  # type: ignore[arg-type]
+            "`latency` is to be a function",
+        ),
         (
             lambda: learning.train(
                 a_process(), some_data(), rounds=1, cohort=learning.UniformSampler(9, 4)

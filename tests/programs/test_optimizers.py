@@ -126,6 +126,60 @@ def test_rates_that_are_tensors(name: str, where: str) -> None:
                 torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-5)
 
 
+# Those that take no betas have the rate and `weight_decay` alone.
+DECAYING = (
+    *(torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam),
+    *(torch.optim.Adamax, torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adadelta),
+    torch.optim.ASGD,
+)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("kind", DECAYING)
+def test_betas_and_decay_that_are_tensors(kind: Any, maximize: bool) -> None:
+    has_betas = "betas" in kind.__init__.__code__.co_varnames
+
+    def fn(w: Any, x: Any, rate: Any, first: Any, second: Any, decay: Any) -> Any:
+        w = w.clone().requires_grad_()
+        settings = {"betas": (first, second)} if has_betas else {}
+        optimizer = kind([w], rate, weight_decay=decay, maximize=maximize, **settings)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (torch.tanh(x @ w).square().mean() + w.sin().sum()).backward()
+            optimizer.step()
+        return w.detach()
+
+    specs = (spec(4, 3), spec(None, 4), *(spec() for _ in range(4)))
+    program = TensorProgram.trace(fn, specs)
+    again = TensorProgram.from_bytes(program.to_bytes())
+    for size, numbers in ((3, (0.05, 0.8, 0.9, 0.3)), (5, (0.1, 0.5, 0.99, 0.0))):
+        drawn = random(*specs[:2], size=size)
+        expected = fn(*drawn, *numbers)
+        for each in (program, again):
+            (found,) = each(*drawn, *(torch.tensor(number) for number in numbers))
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_betas_and_decay_that_cannot_be() -> None:
+    def fn(w: Any, first: Any, decay: Any) -> Any:
+        w = w.clone().requires_grad_()
+        torch.optim.AdamW([w], betas=(first, first), weight_decay=decay)
+        return w.detach()
+
+    program = TensorProgram.trace(fn, (spec(3), spec(), spec()))
+    (kept,) = program(torch.ones(3), torch.tensor(0.9), torch.tensor(0.1))
+    assert kept.tolist() == [1, 1, 1]
+    for first, decay in ((1.0, 0.1), (-0.1, 0.1), (0.9, -0.1)):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            program(torch.ones(3), torch.tensor(first), torch.tensor(decay))
+
+    def mixed(w: Any, first: Any) -> Any:
+        torch.optim.Adam([w.clone().requires_grad_()], betas=(first, 0.9))
+
+    with pytest.raises(ValueError, match="betas must be either both floats or both Tensors"):
+        TensorProgram.trace(mixed, (spec(3), spec()))
+
+
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
 def test_a_negative_rate_is_an_error_when_it_runs(kind: Any) -> None:
     def fn(w: Any, rate: Any) -> Any:

@@ -16,6 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from stator._program_tracing.casting import without_autocast
+from stator._program_tracing.each_draws import drawn, is_drawing
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
 __all__ = ["NotBatchableError", "run_together"]
@@ -34,18 +35,20 @@ def run_together(
     count: int,
     *,
     draws: bool = False,
+    states: list[torch.Tensor] | None = None,
 ) -> list[Any]:
     """What `run` gives, with a first dimension of clients.
 
     columns: for each input, the clients' tensors in one, with a first dimension of clients, apart
         from everybody's gradients.
     draws: whether it may draw random numbers, of each client's own.
+    states: where PyTorch's generator is for each client, which draws what it would alone.
 
     Raises `NotBatchableError` where the program can't be run in this way, and whatever it raises.
     """
 
     def batched(*tensors: torch.Tensor) -> tuple[Any, ...]:
-        with _Gradients(count):
+        with _Gradients(count, states, _functorch.maybe_get_level(tensors[0])):
             return tuple(run(tensors))
 
     with torch.enable_grad(), without_autocast(), _silence():
@@ -116,9 +119,11 @@ def _embedding(
 class _Gradients(TorchFunctionMode):
     """Takes gradients of the tensors beneath those that operations see."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, states: list[torch.Tensor] | None, level: int) -> None:
         super().__init__()
         self._count = count
+        self._states = states
+        self._level = level
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -130,6 +135,16 @@ class _Gradients(TorchFunctionMode):
             return self._gradients(*args, **kwargs)
         if func is torch.nn.functional.embedding:
             return _embedding(*args, **kwargs)
+        if (unrolled := RECURRENT.get(func)) is not None:
+            try:
+                return unrolled(*args, **kwargs, count=self._count)
+            except NotUnrolledError as error:
+                raise NotBatchableError(str(error)) from error
+        if self._states is not None and is_drawing(func, args, kwargs):
+            found = drawn(func, args, kwargs, self._states, self._level)
+            if found is NotImplemented:
+                raise NotBatchableError("it draws into a tensor that isn't each client's own")
+            return found
         factor = _FACTORS.get(func)
         number = None if factor is None else kwargs.get(factor)
         if isinstance(number, torch.Tensor) and len(args) > 1:
@@ -137,11 +152,6 @@ class _Gradients(TorchFunctionMode):
             args = (args[0], args[1] * number, *args[2:])
         if (apart := _APART.get(func)) is not None:
             return args[0].copy_(apart(*args, **kwargs))
-        if (unrolled := RECURRENT.get(func)) is not None:
-            try:
-                return unrolled(*args, **kwargs, count=self._count)
-            except NotUnrolledError as error:
-                raise NotBatchableError(str(error)) from error
         return func(*args, **kwargs)
 
     def _require(self, tensor: torch.Tensor, requires_grad: bool = True) -> torch.Tensor:

@@ -1,12 +1,13 @@
 """What is traced in the place of the functions of the module `numpy`, in programs of NumPy code.
 
 Each has the name, the parameters and the element types of NumPy's, as far as a program can: sizes
-of results follow from sizes. What NumPy's function can besides is an error of a parameter that
-isn't there.
+of results follow from sizes. What NumPy's function can besides is an error that says so.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,21 @@ from stator._program_tracing.arrays import (
     note,
 )
 
-__all__ = ["SUBSTITUTES", "along_one", "stands_for", "sum"]
+__all__ = [
+    "SUBSTITUTES",
+    "all",
+    "along_one",
+    "any",
+    "as_called",
+    "cumprod",
+    "cumsum",
+    "max",
+    "min",
+    "prod",
+    "reduced",
+    "stands_for",
+    "sum",
+]
 
 # Functions, and what is traced in their place.
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [(len, length)]
@@ -36,19 +51,91 @@ def stands_for(*originals: Any, method: bool = False, makes: bool = False) -> Ca
     nothing but numbers."""
 
     def add(function: Any) -> Any:
+        called = as_called(function, *_called(originals[0]))
+
         def substitute(*args: Any, **kwargs: Any) -> Any:
             # PyTorch code has numbers computed by NumPy, too.
             if makes or holds_arrays(args):
                 note()
-            return function(*args, **kwargs)
+            return called(*args, **kwargs)
 
         for original in originals:
             SUBSTITUTES.append((original, substitute))
         if method:
-            setattr(Array, function.__name__, function)
+            setattr(Array, function.__name__, called)
         return function
 
     return add
+
+
+# Parameters that all of NumPy's functions for elements have, and what these are by default.
+_OF_ELEMENTS = {"casting": "same_kind", "order": "K", "dtype": None, "subok": True, "where": True}
+
+
+def as_called(function: Any, name: str, defaults: dict[str, Any]) -> Any:
+    """The function as that of NumPy's of this name is called: with `out=`, if that has it, and with
+    other parameters of that one where they have these defaults."""
+    own = tuple(inspect.signature(function).parameters)
+    takes_out = "out" in defaults and "out" not in own
+    # In a reduction it says which elements count.
+    says_where = "casting" in defaults
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        out, where = None, True
+        if kwargs:
+            if takes_out:
+                out = kwargs.pop("out", None)
+                if out is not None and says_where:
+                    where = kwargs.pop("where", True)
+            for given in [*kwargs]:
+                if given in own:
+                    continue
+                if given not in defaults or not _is_default(kwargs.pop(given), defaults[given]):
+                    _refuse(name, given, own)
+        found = function(*args, **kwargs)
+        return found if out is None else _written_to(out, found, where)
+
+    return called
+
+
+def _called(original: Any) -> tuple[str, dict[str, Any]]:
+    """How NumPy's function is called, and its parameters with their defaults."""
+    if isinstance(original, np.ufunc):
+        return f"np.{original.__name__}", {"out": None, **_OF_ELEMENTS}
+    try:
+        parameters = inspect.signature(original).parameters.values()
+    except (TypeError, ValueError):
+        return f"np.{original.__name__}", {}
+    return f"np.{original.__name__}", {each.name: each.default for each in parameters}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (type(value) in (bool, int, str) and value == default)
+
+
+def _refuse(name: str, given: str, own: tuple[str, ...]) -> None:
+    raise TypeError(
+        f"{name} has no parameter `{given}` in tensor programs\n  expected: {', '.join(own)}\n"
+        f"  found:    {given}\n  hint:     compute it from what there is, or declare `result=`: "
+        "then the function is called as it is"
+    )
+
+
+def _written_to(out: Any, found: Any, where: Any) -> Any:
+    """`out`, with what was computed in it: where `where` says so."""
+    if isinstance(out, tuple):
+        out = out[0]
+    if not isinstance(out, Array):
+        raise TypeError(
+            "`out=` is an array from outside, which a program doesn't write to: make one inside"
+        )
+    if where is not True:
+        found = Array(torch.where(array(where).tensor, *both(found, out)))
+    sizes = found.tensor.dim(), out.tensor.dim()
+    if sizes[0] > sizes[1]:
+        raise ValueError(f"`out=` has {sizes[1]} dimensions, where the result has {sizes[0]}")
+    return out._written(found)
 
 
 # Element by element.
@@ -202,7 +289,7 @@ def interp(x: Any, xp: Any, fp: Any) -> Any:
 # Of all elements, or along dimensions.
 
 
-def _reduced(tensor: Any, axis: Any, keepdims: bool, to: Callable[..., Any]) -> Any:
+def reduced(tensor: Any, axis: Any, keepdims: bool, to: Callable[..., Any]) -> Any:
     if tensor.dim() == 0:
         return to(tensor.reshape(1), 0, False)
     if axis is None:
@@ -214,15 +301,25 @@ def _reduced(tensor: Any, axis: Any, keepdims: bool, to: Callable[..., Any]) -> 
     return to(tensor, axis, keepdims)
 
 
-@stands_for(np.sum, method=True)
-def sum(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+def _only(a: Any, where: Any, otherwise: Any) -> Any:
+    """The tensor of an array, with another value where it isn't to count."""
     tensor = array(a).tensor
+    if where is True:
+        return tensor
+    return torch.where(array(where).tensor, tensor, torch.full((), otherwise, dtype=tensor.dtype))
+
+
+@stands_for(np.sum, method=True)
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = True
+) -> Any:
+    tensor = _only(a, where, 0)
     kind = arrays.TOTALS[tensor.dtype] if dtype is None else dtype_of(dtype)
 
     def to(tensor: Any, axis: Any, keepdims: bool) -> Any:
         return tensor.sum(axis, keepdim=keepdims, dtype=kind)
 
-    return Array(_reduced(tensor, axis, keepdims, to))
+    return Array(reduced(tensor, axis, keepdims, to))
 
 
 @stands_for(np.mean, method=True)
@@ -233,7 +330,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     def to(tensor: Any, axis: Any, keepdims: bool) -> Any:
         return tensor.mean(axis, keepdim=keepdims, dtype=kind)
 
-    return Array(_reduced(tensor, axis, keepdims, to))
+    return Array(reduced(tensor, axis, keepdims, to))
 
 
 @stands_for(np.var, method=True)
@@ -246,7 +343,7 @@ def var(
     def to(tensor: Any, axis: Any, keepdims: bool) -> Any:
         return torch.var(cast(tensor, kind), axis, correction=ddof, keepdim=keepdims)
 
-    return Array(_reduced(tensor, axis, keepdims, to))
+    return Array(reduced(tensor, axis, keepdims, to))
 
 
 @stands_for(np.std, method=True)
@@ -257,13 +354,15 @@ def std(
 
 
 @stands_for(np.max, np.amax, method=True)
-def max(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return Array(_reduced(array(a).tensor, axis, keepdims, torch.amax))
+def max(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None) -> Any:
+    found = Array(reduced(array(a).tensor, axis, keepdims, torch.amax))
+    return found if initial is None else Array(torch.maximum(*both(found, initial)))
 
 
 @stands_for(np.min, np.amin, method=True)
-def min(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return Array(_reduced(array(a).tensor, axis, keepdims, torch.amin))
+def min(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None) -> Any:
+    found = Array(reduced(array(a).tensor, axis, keepdims, torch.amin))
+    return found if initial is None else Array(torch.minimum(*both(found, initial)))
 
 
 @stands_for(np.ptp)
@@ -273,12 +372,12 @@ def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 @stands_for(np.any, method=True)
 def any(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return Array(_reduced(array(a).tensor, axis, keepdims, torch.any))
+    return Array(reduced(array(a).tensor, axis, keepdims, torch.any))
 
 
 @stands_for(np.all, method=True)
 def all(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return Array(_reduced(array(a).tensor, axis, keepdims, torch.all))
+    return Array(reduced(array(a).tensor, axis, keepdims, torch.all))
 
 
 @stands_for(np.count_nonzero)
@@ -352,13 +451,13 @@ def argmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @stands_for(np.sort)
-def sort(a: Any, axis: Any = -1) -> Any:
+def sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
     tensor, axis = along_one(a, axis)
     return Array(torch.sort(tensor, dim=axis).values)
 
 
 @stands_for(np.argsort, method=True)
-def argsort(a: Any, axis: Any = -1, kind: Any = None) -> Any:
+def argsort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
     tensor, axis = along_one(a, axis)
     return Array(torch.sort(tensor, dim=axis, stable=True).indices)
 

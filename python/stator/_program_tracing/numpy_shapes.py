@@ -41,11 +41,17 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     return Array(value.tensor.to(kind).expand(sizes).clone())
 
 
+@stands_for(np.empty, makes=True)
+def empty(shape: Any, dtype: Any = float) -> Any:
+    # What isn't written is whatever was there: zeros are that, too.
+    return _filled(shape, 0, dtype_of(dtype))
+
+
 def _like(a: Any, value: Any, dtype: Any) -> Any:
     return Array(torch.full_like(a, value, dtype=a.dtype if dtype is None else dtype_of(dtype)))
 
 
-@stands_for(np.zeros_like)
+@stands_for(np.zeros_like, np.empty_like)
 def zeros_like(a: Any, dtype: Any = None) -> Any:
     return _like(array(a).tensor, 0, dtype)
 

@@ -3,7 +3,8 @@
 A program can't read a number. `RAdam` and `ASGD` have a form that works on tensors alone
 (`capturable`); `Adafactor` has none, and is written out here on tensors.
 
-A rate may be a tensor. That it isn't negative is checked when the program runs.
+Rates, `betas` and `weight_decay` may be tensors. That they are numbers that can be is checked when
+the program runs.
 """
 
 from __future__ import annotations
@@ -13,19 +14,39 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import _adafactor, asgd, radam
+from torch.optim import (
+    _adafactor,
+    adadelta,
+    adagrad,
+    adam,
+    adamax,
+    asgd,
+    nadam,
+    radam,
+    rmsprop,
+    sgd,
+)
 
 from stator._program_tracing.checked import is_all_true
 
 __all__ = ["SUBSTITUTES"]
 
 
-def _on_tensors(original: Any) -> Callable[..., None]:
-    # A function of its own, so that this isn't substituted again.
+def _copied(original: Any) -> Any:
+    """A function of its own, so that it isn't substituted again."""
     plain = types.FunctionType(
-        original.__code__, original.__globals__, original.__name__, original.__defaults__
+        original.__code__,
+        original.__globals__,
+        original.__name__,
+        original.__defaults__,
+        original.__closure__,
     )
     plain.__kwdefaults__ = original.__kwdefaults__
+    return plain
+
+
+def _on_tensors(original: Any) -> Callable[..., None]:
+    plain = _copied(original)
 
     def step(*lists: Any, capturable: bool, **settings: Any) -> None:
         *others, counts = lists
@@ -83,41 +104,61 @@ def _by_factors(
         parameter.sub_(update * (rate / clip).to(parameter.dtype))
 
 
-def _with_rate(original: Any) -> Callable[..., None]:
-    """The `__init__` of an optimizer, which may be given a rate that is a tensor."""
-    plain = types.FunctionType(
-        original.__code__,
-        original.__globals__,
-        original.__name__,
-        original.__defaults__,
-        original.__closure__,
-    )
-    plain.__kwdefaults__ = original.__kwdefaults__
+_STAND_INS: dict[str, Any] = {"lr": 1.0, "betas": (0.5, 0.5), "weight_decay": 1.0}
+"""Settings that may be tensors, and what PyTorch's checks are given in the place of these."""
+
+
+def _holds_tensors(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(isinstance(item, torch.Tensor) for item in value)
+    return isinstance(value, torch.Tensor)
+
+
+def _valid(name: str, value: Any) -> Any:
+    """A setting that is a tensor, or holds some, as steps take it. Numbers that can't be are an
+    error when the program runs."""
+    if isinstance(value, (tuple, list)):
+        if not all(isinstance(item, torch.Tensor) for item in value):
+            raise ValueError(f"{name} must be either both floats or both Tensors")
+        found = tuple([_valid(name, item) for item in value])
+        is_all_true(torch.stack([item < 1 for item in found]))
+        return found
+    if value.numel() != 1:
+        raise ValueError(f"Tensor {name} must be 1-element")
+    is_all_true(value >= 0)
+    return value.squeeze() if value.dim() and name != "lr" else value
+
+
+def _with_tensors(original: Any) -> Callable[..., None]:
+    """The `__init__` of an optimizer, which may be given settings that are tensors."""
+    plain = _copied(original)
+    names = original.__code__.co_varnames[2 : original.__code__.co_argcount]
 
     def init(self: Any, params: Any, *args: Any, **settings: Any) -> None:
-        if args:
-            rate, others = args[0], args[1:]
-        else:
-            rate, others = settings.get("lr"), ()
-        if not isinstance(rate, torch.Tensor):
+        given = {**dict(zip(names, args, strict=False)), **settings}
+        tensors = [
+            (name, value)
+            for name, value in given.items()
+            if name in _STAND_INS and _holds_tensors(value)
+        ]
+        if not tensors:
             plain(self, params, *args, **settings)
             return
-        if rate.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        is_all_true(rate >= 0)
-        given = params if isinstance(params, torch.Tensor) else list(params)
-        own = [isinstance(group, dict) and "lr" in group for group in given]
-        named = {name: value for name, value in settings.items() if name != "lr"}
-        plain(self, given, 1.0, *others, **named)
-        self.defaults["lr"] = rate
-        for group, has_own in zip(self.param_groups, own, strict=False):
-            if not has_own:
-                group["lr"] = rate
+        groups = params if isinstance(params, torch.Tensor) else list(params)
+        own = [[*group] if isinstance(group, dict) else [] for group in groups]
+        stand_ins = {name: _STAND_INS[name] for name, _ in tensors}
+        plain(self, groups, **{**given, **stand_ins})
+        for name, value in tensors:
+            value = _valid(name, value)
+            self.defaults[name] = value
+            for group, has in zip(self.param_groups, own, strict=False):
+                if name not in has:
+                    group[name] = value
 
     return init
 
 
-def _with_rates() -> list[tuple[Callable[..., Any], Callable[..., Any]]]:
+def _with_settings() -> list[tuple[Callable[..., Any], Callable[..., Any]]]:
     """For each of PyTorch's optimizers that has a rate."""
     found: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
     for kind in vars(torch.optim).values():
@@ -125,14 +166,42 @@ def _with_rates() -> list[tuple[Callable[..., Any], Callable[..., Any]]]:
         if isinstance(init, types.FunctionType) and issubclass(kind, torch.optim.Optimizer):
             code = init.__code__
             if code.co_varnames[: code.co_argcount][1:3] == ("params", "lr"):
-                found.append((init, _with_rate(init)))
+                found.append((init, _with_tensors(init)))
     return found
 
 
+def _with_decay(plain: Any) -> Callable[..., None]:
+    """Steps that ask whether weights decay. By how much may be a tensor: then they do so before."""
+
+    def step(params: Any, grads: Any, *lists: Any, weight_decay: Any, **settings: Any) -> None:
+        if not isinstance(weight_decay, torch.Tensor):
+            plain(params, grads, *lists, weight_decay=weight_decay, **settings)
+            return
+        if settings.get("decoupled_weight_decay", False):
+            for parameter in params:
+                parameter.mul_(1 - settings["lr"] * weight_decay)
+        else:
+            sign = -1 if settings.get("maximize", False) else 1
+            grads = [
+                gradient + sign * weight_decay * parameter
+                for parameter, gradient in zip(params, grads, strict=True)
+            ]
+        plain(params, grads, *lists, weight_decay=0.0, **settings)
+
+    return step
+
+
+_DECAYING: list[Any] = [
+    *(adam._single_tensor_adam, sgd._single_tensor_sgd, nadam._single_tensor_nadam),
+    *(adamax._single_tensor_adamax, rmsprop._single_tensor_rmsprop),
+    *(adagrad._single_tensor_adagrad, adadelta._single_tensor_adadelta),
+]
+
 # Functions, and what is traced in their place.
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
-    *_with_rates(),
-    (radam._single_tensor_radam, _on_tensors(radam._single_tensor_radam)),
-    (asgd._single_tensor_asgd, _on_tensors(asgd._single_tensor_asgd)),
+    *_with_settings(),
+    *((of, _with_decay(_copied(of))) for of in _DECAYING),
+    (radam._single_tensor_radam, _with_decay(_on_tensors(radam._single_tensor_radam))),
+    (asgd._single_tensor_asgd, _with_decay(_on_tensors(asgd._single_tensor_asgd))),
     (_adafactor._single_tensor_adafactor, _by_factors),
 ]

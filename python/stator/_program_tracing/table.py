@@ -141,17 +141,56 @@ _MODES = frozenset(
 
 @functools.cache
 def draws_nothing(name: str) -> bool:
-    """Whether what a name stands for surely draws no random numbers. It is known of Python's
-    operators, and of PyTorch's by their tags; functions written in Python may do anything."""
+    """Whether what a name stands for surely draws no random numbers. It is known of PyTorch's
+    operations by their tags, of what is C by the operations of its name, and of functions that are
+    written in Python by what these call."""
     module, _, last = name.rpartition(".")
     found = resolve(name)
     if module == "operator" or name in _MODES or not callable(found):
         return True
-    operation = getattr(torch.ops.aten, last, None)
-    if operation is None or isinstance(found, types.FunctionType) or not module.startswith("torch"):
+    if isinstance(found, torch._ops.OpOverload):
+        return torch.Tag.nondeterministic_seeded not in found.tags
+    if isinstance(found, torch._ops.OpOverloadPacket):
+        return not _is_seeded(found)
+    if isinstance(found, types.FunctionType):
+        return not _calls_what_draws(found, set())
+    # `torch.linalg.inv` is the operation `linalg_inv`.
+    names = (last, f"{module.rpartition('.')[2]}_{last}")
+    return not any(_is_seeded(getattr(torch.ops.aten, each, None)) for each in names)
+
+
+def _is_seeded(operation: Any) -> bool:
+    """Whether something is an operation of which some form draws random numbers."""
+    if not isinstance(operation, torch._ops.OpOverloadPacket):
         return False
-    overloads = [getattr(operation, overload) for overload in operation.overloads()]
-    return not any(torch.Tag.nondeterministic_seeded in each.tags for each in overloads)
+    packet: Any = operation
+    overloads = [getattr(packet, overload) for overload in packet.overloads()]
+    return any(torch.Tag.nondeterministic_seeded in each.tags for each in overloads)
+
+
+# Where functions written in Python find each other, beside their own modules.
+_PYTHON_MODULES = (torch.nn.functional, torch.functional, torch.nn.init)
+
+
+def _calls_what_draws(function: types.FunctionType, known: set[Any]) -> bool:
+    """Whether a name that a function's code has, or that of one it can call, is that of an
+    operation which draws."""
+    if function in known:
+        return False
+    known.add(function)
+    called = [cell.cell_contents for cell in function.__closure__ or ()]
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        codes.extend(part for part in code.co_consts if isinstance(part, types.CodeType))
+        for name in code.co_names:
+            if _is_seeded(getattr(torch.ops.aten, name, None)):
+                return True
+            called.append(function.__globals__.get(name))
+            called.extend(getattr(module, name, None) for module in _PYTHON_MODULES)
+    return any(
+        _calls_what_draws(each, known) for each in called if isinstance(each, types.FunctionType)
+    )
 
 
 def name_of(value: Any) -> str | None:

@@ -36,7 +36,9 @@ from stator._program_tracing import (
     decomposed,
     grouping,
     indexing,
+    numpy_random,
     numpy_shapes,
+    numpy_ufuncs,
     packed,
     recurrent,
     stepping,
@@ -65,7 +67,9 @@ _OWN_FILES = tuple(
             "grouping.py",
             "indexing.py",
             "numpy_functions.py",
+            "numpy_random.py",
             "numpy_shapes.py",
+            "numpy_ufuncs.py",
         ),
         *("packed.py", "recurrent.py"),
         *("stepping.py", "tracing.py", "transforms.py"),
@@ -306,7 +310,7 @@ class Tracing:
     nodes = autograd.NODES
     silent = [
         *(*arrays.SILENT, *autograd.SILENT, *casting.SILENT, *decomposed.SILENT, *indexing.SILENT),
-        *(*packed.SILENT, *transforms.SILENT),
+        *(*numpy_random.SILENT, *packed.SILENT, *transforms.SILENT),
     ]
     substitutes = [
         *(*autograd.SUBSTITUTES, *casting.SUBSTITUTES, *checked.SUBSTITUTES, *copies.SUBSTITUTES),
@@ -357,7 +361,10 @@ class Tracing:
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.inputs = [self._input(spec) for spec in leaves]
         if any(isinstance(spec, arrays.ArraySpec) for spec in leaves):
-            self.substitutes = [*self.substitutes, *numpy_shapes.SUBSTITUTES]
+            self.substitutes = [
+                *(*self.substitutes, *numpy_shapes.SUBSTITUTES),
+                *(*numpy_ufuncs.SUBSTITUTES, *numpy_random.SUBSTITUTES),
+            ]
             arrays.begin()
         rest = iter([_given(*each) for each in zip(leaves, self.inputs, strict=True)])
         self.args = tuple([rebuilt(spec, rest) for spec in specs])

@@ -16,9 +16,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::machine::{Calls, Flow, Frame};
+use super::machine::{Calls, Flow, Frame, rearranged};
 use super::perform::Then;
-use super::{Function, Interpreter, Kernels, Members, Value};
+use super::{Draw, Function, Interpreter, Kernels, Members, Value};
 use crate::types::Type;
 
 /// How often the waiting thread asks whether to give up.
@@ -51,30 +51,52 @@ impl<K: Kernels> Interpreter<K> {
         function: Function<K::Leaf>,
         calls: Calls<K::Leaf>,
         ty: &Type,
+        map: usize,
     ) -> Result<Flow<K::Leaf>, K::Error> {
         if self.at_client || !function.is_heavy() {
             return self.each(frames, function, calls, Vec::new(), Then::Clients);
         }
-        Ok(Flow::Return(self.later(function, calls, ty)?))
+        Ok(Flow::Return(self.later(function, calls, ty, map)?))
     }
 
-    /// What the function gives for some of the calls, in their order. Call 0 is that of client `first`.
+    /// What the function gives for some of the calls, in their order. Call 0 is that of client `first`, in the map
+    /// of this number.
     pub(super) fn work(
         &self,
         function: &Function<K::Leaf>,
         calls: &Calls<K::Leaf>,
         range: Range<usize>,
         first: usize,
+        map: usize,
     ) -> Result<Members<K::Leaf>, K::Error> {
         let first = first + range.start;
+        if let (Some(code), Calls::With(arguments)) = (function.rearranges(), calls) {
+            self.go_on_or_err()?;
+            return Ok(rearranged(code, &arguments[range])?);
+        }
         let calls = calls.part(range);
+        if !function.draws(&*self.kernels) {
+            return self.work_on(function, calls, first, None);
+        }
+        let draw = Draw { map, client: self.first + first };
+        self.kernels.drawing(|| self.work_on(function, calls, first, Some(draw)))
+    }
+
+    /// What the function gives for the calls. `draw`: whose numbers the first one draws, where it may draw some.
+    fn work_on(
+        &self,
+        function: &Function<K::Leaf>,
+        calls: Calls<K::Leaf>,
+        first: usize,
+        draw: Option<Draw>,
+    ) -> Result<Members<K::Leaf>, K::Error> {
         let mut done = Vec::with_capacity(calls.len());
         if function.is_heavy() && calls.len() > 1 {
             let at_once = match calls {
                 Calls::With(_) => self.window(function),
                 Calls::Without(_) => 1,
             };
-            let most = if function.draws(&*self.kernels) { 1 } else { self.threads };
+            let most = if draw.is_some() { 1 } else { self.threads };
             let threads = most.min(calls.len().div_ceil(at_once));
             if threads > 1 {
                 return self.in_threads(threads, at_once, function.clone(), calls, first);
@@ -82,7 +104,9 @@ impl<K: Kernels> Interpreter<K> {
             while at_once > 1 && done.len() < calls.len() {
                 self.go_on_or_err()?;
                 let clients = done.len()..calls.len().min(done.len() + at_once);
-                let Some(members) = self.together(function, &calls, clients)? else { break };
+                let draw = draw.map(|draw| draw.after(done.len()));
+                let members = self.together(function, &calls, clients, draw)?;
+                let Some(members) = members else { break };
                 done.extend(members);
             }
             let threads = most.min(calls.len());
@@ -93,6 +117,9 @@ impl<K: Kernels> Interpreter<K> {
         let of_client = self.of_client();
         while let Some(argument) = calls.get(done.len()) {
             self.go_on_or_err()?;
+            if let Some(draw) = draw {
+                self.kernels.draw_for(draw.after(done.len()))?;
+            }
             let made = of_client.run(function.clone(), argument);
             done.push(
                 made.map_err(|error| {
@@ -109,11 +136,12 @@ impl<K: Kernels> Interpreter<K> {
         function: &Function<K::Leaf>,
         calls: &Calls<K::Leaf>,
         clients: Range<usize>,
+        draw: Option<Draw>,
     ) -> Result<Option<Members<K::Leaf>>, K::Error> {
         let (Function::Compiled(compiled, ty), Calls::With(arguments)) = (function, calls) else {
             return Ok(None);
         };
-        self.kernels.together(compiled, ty, &arguments[clients])
+        self.kernels.together(compiled, ty, &arguments[clients], draw)
     }
 
     fn in_threads(
@@ -232,7 +260,7 @@ impl<K: Kernels> Work<K> {
     fn work(&self, clients: Range<usize>) {
         if clients.len() > 1
             && let Ok(Some(members)) =
-                self.interpreter.together(&self.function, &self.calls, clients.clone())
+                self.interpreter.together(&self.function, &self.calls, clients.clone(), None)
         {
             for (client, member) in clients.zip(members) {
                 let _ = self.results[client].set(Ok(member));

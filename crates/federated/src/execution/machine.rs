@@ -296,6 +296,35 @@ impl<K: Kernels> Interpreter<K> {
     }
 }
 
+/// What a function that only selects and makes structs gives for each of some arguments: no frames are needed for that.
+pub(super) fn rearranged<L: Clone>(
+    code: &Code,
+    arguments: &[Value<L>],
+) -> Result<Vec<Value<L>>, Error> {
+    let mut slots: Vec<Option<Value<L>>> = vec![None; code.slots as usize];
+    let made = arguments.iter().map(|argument| {
+        if let Some(slot) = code.parameter {
+            slots[slot as usize] = Some(argument.clone());
+        }
+        for step in &code.steps {
+            let read = |slot: u32| slots[slot as usize].as_ref().expect("a slot is written first");
+            let value = match &step.act {
+                Act::Select(source, index) => match read(*source) {
+                    Value::Struct(fields) => fields[*index as usize].clone(),
+                    other => return Err(not_this("a struct", other)),
+                },
+                Act::Struct(row) => {
+                    Value::structure(row.iter().map(|&slot| read(slot).clone()).collect())
+                }
+                _ => unreachable!("it only rearranges"),
+            };
+            slots[step.out as usize] = Some(value);
+        }
+        Ok(slots[code.result as usize].clone().expect("the result was written"))
+    });
+    made.collect()
+}
+
 /// A value is of another kind than its type says. Kernels and callers check what they bring in.
 pub(super) fn not_this<L>(expected: &str, found: &Value<L>) -> Error {
     Error::new(Class::Type, "a value isn't of its type").expected(expected).found(found.describe())

@@ -25,7 +25,7 @@ mod streams;
 mod total;
 mod value;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -80,8 +80,8 @@ pub trait Kernels: Send + Sync + 'static {
         false
     }
 
-    /// Whether a compiled computation draws random numbers from a generator that others draw from: clients' then run in
-    /// their order. The answer depends on nothing but the computation.
+    /// Whether a compiled computation may draw random numbers from a generator that others draw from: clients then run in
+    /// one thread, each with numbers of its own. The answer depends on nothing but the computation.
     fn draws(&self, compiled: &Compiled, ty: &Type) -> bool {
         let _ = (compiled, ty);
         false
@@ -93,15 +93,27 @@ pub trait Kernels: Send + Sync + 'static {
         1
     }
 
+    /// Does work of clients that may draw random numbers. What others draw doesn't depend on it.
+    fn drawing<R>(&self, work: impl FnOnce() -> Result<R, Self::Error>) -> Result<R, Self::Error> {
+        work()
+    }
+
+    /// What is drawn from here on, within that work, is drawn for this client.
+    fn draw_for(&self, draw: Draw) -> Result<(), Self::Error> {
+        let _ = draw;
+        Ok(())
+    }
+
     /// Runs a compiled computation for several clients at once: what it gives for each. `None`: it runs for one after the
-    /// other, also where it fails for one of them.
+    /// other, also where it fails for one of them. `draw`: whose numbers the first one draws, where it may draw some.
     fn together(
         &self,
         compiled: &Compiled,
         ty: &Type,
         arguments: &[Value<Self::Leaf>],
+        draw: Option<Draw>,
     ) -> Result<Option<Members<Self::Leaf>>, Self::Error> {
-        let _ = (compiled, ty, arguments);
+        let _ = (compiled, ty, arguments, draw);
         Ok(None)
     }
 
@@ -209,6 +221,23 @@ pub trait Kernels: Send + Sync + 'static {
     }
 }
 
+/// Whose random numbers are drawn. They depend on the call, on this, and on nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Draw {
+    /// Which one of the call's maps the client works in: they are counted as the computation has them.
+    pub map: usize,
+    /// The client, among all that there are.
+    pub client: usize,
+}
+
+impl Draw {
+    /// That of a client which comes so many after this one.
+    #[must_use]
+    pub fn after(self, clients: usize) -> Self {
+        Self { map: self.map, client: self.client + clients }
+    }
+}
+
 /// How two tensors are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Combine {
@@ -240,6 +269,8 @@ pub struct Interpreter<K: Kernels> {
     /// The number of the first of these clients, among all that there are.
     first: usize,
     threads: usize,
+    /// How many maps there were.
+    maps: AtomicUsize,
     /// Whether this is the work of one client, which uses one thread.
     at_client: bool,
     /// Set when nobody waits for the result any more.
@@ -266,6 +297,7 @@ impl<K: Kernels> Interpreter<K> {
             clients: None,
             first: 0,
             threads: 1,
+            maps: AtomicUsize::new(0),
             at_client: false,
             given_up: Arc::default(),
             streams: Mutex::default(),
@@ -279,6 +311,7 @@ impl<K: Kernels> Interpreter<K> {
             clients: self.clients,
             first: self.first,
             threads: self.threads,
+            maps: AtomicUsize::new(0),
             at_client: true,
             given_up: Arc::default(),
             streams: Mutex::default(),

@@ -1,5 +1,7 @@
 //! What each operation of the language does.
 
+use std::sync::atomic::Ordering;
+
 use rustc_hash::FxHashMap;
 
 use super::leaves::{leafwise, rebuild};
@@ -35,6 +37,10 @@ impl<K: Kernels> Interpreter<K> {
     ) -> Result<Flow<K::Leaf>, K::Error> {
         use Operation as Op;
         let result = &ty.as_function().ok_or_else(|| no_function(operation, ty))?.result;
+        let map = match operation {
+            Op::Map | Op::EvalAtClients => self.maps.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
         let value = match operation {
             Op::Broadcast => argument,
             Op::ValueAtClients | Op::ValueAtServer => Value::everywhere(argument),
@@ -42,7 +48,7 @@ impl<K: Kernels> Interpreter<K> {
             Op::EvalAtClients => {
                 let function = function(&argument)?;
                 let calls = Calls::Without(self.client_count()?);
-                return self.at_clients(frames, function, calls, result);
+                return self.at_clients(frames, function, calls, result, map);
             }
             Op::EvalAtServer => {
                 frames.push(Frame::Then(Then::Everywhere));
@@ -64,7 +70,7 @@ impl<K: Kernels> Interpreter<K> {
                     return Ok(Flow::Return(value));
                 }
                 let calls = Calls::With(self.members(value)?);
-                return self.at_clients(frames, of, calls, result);
+                return self.at_clients(frames, of, calls, result, map);
             }
             Op::Aggregate => {
                 let [value, zero, accumulate, _merge, report] = fields(&argument)?;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustc_hash::FxHashMap;
 
@@ -81,6 +82,8 @@ impl<K: Kernels> Interpreter<K> {
         row.for_each(|(&id, value)| values[id] = Some(value));
         for &id in &stage.clients {
             let (function, argument) = call(split, id, &values);
+            // Counted as where it isn't split.
+            self.maps.store(split.nodes[id].map, Ordering::Relaxed);
             values[id] = Some(self.call(function, argument)?);
         }
         let mut made = Vec::with_capacity(stage.merged.len() + stage.kept.len());

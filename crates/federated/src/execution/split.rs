@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 use super::code::{Act, Code};
 use super::leaves::of_type;
 use super::{Function, Items, Operation, Value, lower};
-use crate::ast::{BlockKind, BuildingBlock};
+use crate::ast::{BlockKind, BuildingBlock, Compiled};
 use crate::error::Result;
 use crate::placement::Placement;
 use crate::types::{Facts, Type, TypeKind};
@@ -47,6 +47,8 @@ pub(super) struct Node {
     place: Place,
     /// The stage in which it is done.
     stage: usize,
+    /// How many maps come before it.
+    pub(super) map: usize,
 }
 
 #[derive(Debug)]
@@ -111,6 +113,25 @@ impl Split {
         !stage.clients.is_empty() || !stage.merged.is_empty()
     }
 
+    /// Whether clients run a compiled computation of which this holds.
+    pub fn clients_run(&self, holds: impl Fn(&Compiled, &Type) -> bool) -> bool {
+        let clients = self.stages.iter().flat_map(|stage| &stage.clients);
+        let mut left: Vec<&Known> = clients
+            .filter_map(|&id| match &self.nodes[id].what {
+                What::Call(_, argument) => argument.as_ref(),
+                _ => None,
+            })
+            .collect();
+        while let Some(value) = left.pop() {
+            match value {
+                Value::Function(function) if function.may_run(&holds) => return true,
+                Value::Struct(items) => left.extend(items.iter()),
+                _ => {}
+            }
+        }
+        false
+    }
+
     /// The operations that clients begin and those that merge what they have, by name, stage by stage.
     pub fn operations(&self) -> Vec<(Vec<&'static str>, Vec<&'static str>)> {
         let names = |row: &[Id]| row.iter().map(|&id| self.operation(id).0.uri()).collect();
@@ -151,6 +172,7 @@ impl Steps {
 #[derive(Default)]
 struct Splitter {
     nodes: Vec<Node>,
+    maps: usize,
     parts: usize,
 }
 
@@ -335,7 +357,13 @@ impl Splitter {
         if self.nodes.len() >= MOST_NODES {
             return Err("it is too large: its functions are called in too many places");
         }
-        self.nodes.push(Node { what, place, stage });
+        let map = self.maps;
+        let is_map = matches!(
+            what,
+            What::Call(Function::Operation(Operation::Map | Operation::EvalAtClients, _), _)
+        );
+        self.maps += usize::from(is_map);
+        self.nodes.push(Node { what, place, stage, map });
         Ok(Value::Leaf(self.nodes.len() - 1))
     }
 

@@ -68,6 +68,8 @@ struct Merged<L> {
 pub struct Stream<L> {
     function: Function<L>,
     clients: usize,
+    /// Which one of the call's maps it is.
+    map: usize,
     /// How much memory a client's result takes, if that is known.
     bytes: Option<u64>,
     has_effects: bool,
@@ -118,12 +120,13 @@ impl<L> Node<L> {
 }
 
 impl<K: Kernels> Interpreter<K> {
-    /// What a function gives for each client, put off. `ty` is the type of what all hold.
+    /// What a function gives for each client, put off. `ty` is the type of what all hold, `map` the number of the map.
     pub(super) fn later(
         &self,
         function: Function<K::Leaf>,
         calls: Calls<K::Leaf>,
         ty: &Type,
+        map: usize,
     ) -> Result<Value<K::Leaf>, K::Error> {
         let has_effects = function.has_effects(&*self.kernels);
         if has_effects {
@@ -133,7 +136,7 @@ impl<K: Kernels> Interpreter<K> {
         let state = State { calls: Some(calls), nodes: Vec::new(), merges: Vec::new() };
         let bytes = member_type(ty).bytes();
         let state = Mutex::new(state);
-        let stream = Arc::new(Stream { function, clients, bytes, has_effects, state });
+        let stream = Arc::new(Stream { function, clients, map, bytes, has_effects, state });
         self.streams().push(Arc::clone(&stream));
         Ok(stream.node(What::Given, 0))
     }
@@ -262,7 +265,8 @@ impl<K: Kernels> Interpreter<K> {
         while first < stream.clients {
             let range = first..stream.clients.min(first + turn);
             first = range.end;
-            let given = Items::new(self.work(&stream.function, calls, range.clone(), 0)?);
+            let given =
+                Items::new(self.work(&stream.function, calls, range.clone(), 0, stream.map)?);
             let mut merge = || -> Result<(), K::Error> {
                 let mut known = Known::default();
                 for (merge, merging) in merges.iter().zip(&mut merging) {
@@ -303,7 +307,7 @@ impl<K: Kernels> Interpreter<K> {
         while first < stream.clients {
             let range = first..stream.clients.min(first + turn);
             first = range.end;
-            self.work(&stream.function, calls, range, 0)?;
+            self.work(&stream.function, calls, range, 0, stream.map)?;
         }
         Ok(())
     }
@@ -334,6 +338,16 @@ impl<K: Kernels> Interpreter<K> {
             Value::Later(later) => self.of_node(&later.0, given, range, known),
             Value::Each(members) => Ok(Items::new(members[range.clone()].to_vec())),
             Value::Everywhere(member) => Ok(Items::new(vec![member[0].clone(); range.len()])),
+            Value::Struct(fields)
+                if !fields.iter().any(|part| matches!(part, Value::Struct(_))) =>
+            {
+                let parts = fields.iter().map(|part| self.held(part, given, range, known));
+                let parts = parts.collect::<Result<Vec<_>, _>>()?;
+                let of_client = |at: usize| {
+                    Value::structure(parts.iter().map(|part| part[at].clone()).collect())
+                };
+                Ok(Items::new((0..range.len()).map(of_client).collect()))
+            }
             Value::Struct(_) => {
                 let mut parts = Vec::new();
                 rebuild(of, |part| {
@@ -370,7 +384,8 @@ impl<K: Kernels> Interpreter<K> {
             What::Map(function, of) => {
                 let calls = Calls::With(self.of_node(&of.0, given, range, known)?);
                 let count = calls.len();
-                let made = self.work(function, &calls, 0..count, range.start)?;
+                // What may draw isn't put off twice.
+                let made = self.work(function, &calls, 0..count, range.start, 0)?;
                 Items::new(made)
             }
             What::Zip(of) => self.held(of, given, range, known)?,

@@ -227,18 +227,26 @@ impl<L> Function<L> {
         false
     }
 
+    /// What it does, if that is to select from its argument and to make structs of what it selects, and nothing else.
+    pub(super) fn rearranges(&self) -> Option<&Code> {
+        let Self::Closure { code, captured } = self else { return None };
+        let rearranges = |act: &Act| matches!(act, Act::Select(..) | Act::Struct(_));
+        let only = code.steps.iter().all(|step| rearranges(&step.act));
+        (captured.is_empty() && only && code.parameter.is_some()).then_some(&**code)
+    }
+
     /// Whether what it may run has effects: all that isn't known to have none.
     pub(super) fn has_effects<K: Kernels<Leaf = L>>(&self, kernels: &K) -> bool {
         self.may_run(|compiled, ty| !kernels.is_pure(compiled, ty))
     }
 
-    /// Whether it may run a program that draws random numbers: who runs first draws first.
+    /// Whether it may run a program that draws random numbers.
     pub(super) fn draws<K: Kernels<Leaf = L>>(&self, kernels: &K) -> bool {
         self.may_run(|compiled, ty| kernels.draws(compiled, ty))
     }
 
     /// Whether it may run a compiled computation of which this holds.
-    fn may_run(&self, holds: impl Fn(&Compiled, &Type) -> bool) -> bool {
+    pub(super) fn may_run(&self, holds: impl Fn(&Compiled, &Type) -> bool) -> bool {
         let mut functions = vec![self];
         let mut codes: Vec<&Code> = Vec::new();
         loop {

@@ -1,7 +1,7 @@
 //! `local_computation`: PyTorch code becomes tensor programs, which travel with the computation. A
 //! function whose result is declared stays what it is: it runs here, whatever it is written with.
 
-use pyo3::exceptions::{PyException, PyModuleNotFoundError};
+use pyo3::exceptions::{PyAttributeError, PyException, PyModuleNotFoundError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use stator_federated::ast::Data;
@@ -129,7 +129,7 @@ fn trace(
     let (specs, kwargs): (Bound<'_, PyAny>, Bound<'_, PyAny>) = specs.extract()?;
     let traced = programs::trace(function, Some(&specs), Some(&kwargs));
     let traced = traced.or_else(|error| trace_numpy(function, &helper, &specs, &kwargs, error));
-    let (program, tracing) = traced.inspect_err(|error| add_hint(py, error, declared))?;
+    let (program, tracing) = traced.inspect_err(|error| add_hint(py, error, &helper, declared))?;
     let finished = helper.call_method1("finished", (program, tracing));
     let finished = finished.inspect_err(without_frames)?;
     let (result, callable, bytes): (Bound<'_, PyAny>, Py<PyAny>, Bound<'_, PyBytes>) =
@@ -160,10 +160,13 @@ fn trace_numpy<'py>(
 }
 
 /// Says to what can't be traced what can be done.
-fn add_hint(py: Python<'_>, error: &PyErr, declared: &Name) {
+fn add_hint(py: Python<'_>, error: &PyErr, helper: &Bound<'_, PyModule>, declared: &Name) {
     let errors = py.import("stator.errors");
     let class = errors.and_then(|errors| errors.getattr("ProgramError"));
-    if class.is_ok_and(|class| error.is_instance(py, &class)) {
+    let is_numpy = helper.call_method0("is_numpy").and_then(|found| found.extract());
+    // Arrays of programs lack some of what NumPy's have.
+    let lacks = error.is_instance_of::<PyAttributeError>(py) && is_numpy.unwrap_or(false);
+    if lacks || class.is_ok_and(|class| error.is_instance(py, &class)) {
         let note = format!(
             "The local computation {declared} was traced. With `result=` the function is called as \
              it is, whatever it is written with."

@@ -7,7 +7,10 @@ resumes at a round chooses the same clients.
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
+import math
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -129,12 +132,17 @@ class Cohort:
     quorum: with fewer clients the round raises `QuorumError`.
     dropout: the probability that a client which was asked doesn't report, in a simulation. Which
         ones drop out depends on the sampler's seed and the round alone.
+    latency: how many seconds a client takes to report, in a simulation: a function of its position
+        and the round's number. The first ones that report are those that take least.
+    deadline: after how many seconds nobody is waited for any more.
     """
 
     sampler: ClientSampler
     report_goal: int | None = None
     quorum: int = 1
     dropout: float = 0.0
+    latency: Callable[[int, int], float] | None = None
+    deadline: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampler, ClientSampler):
@@ -149,6 +157,18 @@ class Cohort:
                     f"`quorum` is {self.quorum}, which is more than `report_goal`, "
                     f"{self.report_goal}: no round would ever have it."
                 )
+        if self.latency is not None and not callable(self.latency):
+            raise TypeError(
+                "`latency` is to be a function of a client's position and a round's number, not "
+                f"{self.latency!r}."
+            )
+        if self.deadline is not None:
+            expect_number(self.deadline, "deadline", above=0)
+            if self.latency is None:
+                raise ValueError(
+                    "`deadline` is for a simulation, which `latency` says: how many seconds each "
+                    "client takes. Work on machines of a cluster has `RayContext(timeout=...)`."
+                )
 
     def gather(
         self, load: Callable[[int], Any], round_number: int, attempt: int = 0
@@ -159,22 +179,36 @@ class Cohort:
         asked = expect_positions(chosen, self.sampler.clients, self.sampler)
         seed = getattr(self.sampler, "seed", 0)
         leaves = _generator(seed, _DROPOUT, round_number, attempt).random(len(asked)) < self.dropout
-        reported: list[int] = []
-        rows: list[Any] = []
-        for position, has_left in zip(asked, leaves, strict=True):
-            if self.report_goal is not None and len(reported) == self.report_goal:
+        there = [position for position, gone in zip(asked, leaves, strict=True) if not gone]
+        found: dict[int, Any] = {}
+        for position in self._in_time(there, round_number):
+            if self.report_goal is not None and len(found) == self.report_goal:
                 break
-            if has_left:
-                continue
-            try:
-                found = load(position)
-            except ClientUnavailableError:
-                continue
-            reported.append(position)
-            rows.append(found)
-        if len(reported) < self.quorum:
-            raise QuorumError(round_number, len(reported), self.quorum)
-        return reported, rows
+            with contextlib.suppress(ClientUnavailableError):
+                found[position] = load(position)
+        if len(found) < self.quorum:
+            raise QuorumError(round_number, len(found), self.quorum)
+        reported = [position for position in there if position in found]
+        return reported, [found[position] for position in reported]
+
+    def _in_time(self, there: list[int], round_number: int) -> list[int]:
+        """The clients that report in time, the first ones first."""
+        if self.latency is None:
+            return there
+        taken = {position: self.latency(position, round_number) for position in there}
+        for position, seconds in taken.items():
+            if (
+                isinstance(seconds, bool)
+                or not isinstance(seconds, numbers.Real)
+                or not seconds >= 0
+            ):
+                raise ValueError(
+                    f"`latency` is to give seconds, 0 or more, not {seconds!r} for client "
+                    f"{position} in round {round_number}."
+                )
+        limit = math.inf if self.deadline is None else self.deadline
+        in_order = sorted(there, key=taken.__getitem__)
+        return [each for each in in_order if taken[each] <= limit and taken[each] < math.inf]
 
 
 _CHOICE, _DROPOUT = 0, 1

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from stator._program_tracing.drawing import set_place
+from stator._suggest import describe
 from stator.federated._executors import ClientsLostError, RetryableError
 from stator.federated.aggregators._factories import expect_count
 from stator.federated.learning._checkpoints import (
@@ -76,6 +78,16 @@ def train(
     on_round: called after each round with its number, the state and the metrics.
     curves: a file for a picture (SVG) of all metrics over the rounds, written at the end.
     """
+    if not isinstance(process, IterativeProcess):
+        raise TypeError(
+            "`process` is to be an IterativeProcess, such as `build_fed_avg` gives, not "
+            f"{describe(process)}."
+        )
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise TypeError(
+            "`data` is to be a sequence that has each client's rows at its position, not "
+            f"{describe(data)}: a list has, and `ClientData`."
+        )
     expect_count(rounds, "rounds", least=0)
     for name, count in (
         ("evaluate_every", evaluate_every),
@@ -223,6 +235,8 @@ def _seeded(*numbers: int) -> Iterator[None]:
     seed = int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
     before = torch.get_rng_state()
     torch.manual_seed(seed >> 1)
+    # Which tells no more than 2**32 seeds apart: too few for noise that nobody may guess.
+    set_place(np.array(words, np.uint64).tobytes())
     try:
         yield
     finally:

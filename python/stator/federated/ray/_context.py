@@ -125,11 +125,14 @@ class RayContext(_native.HiddenInvoke, SyncContext):
             # It says that nobody knows how many clients there are, or does nothing for none.
             return self._local.invoke(comp, arg)
         call = next(self._calls)
-        for stage in stages:
-            run.begin(stage)
-            if split.has_clients(stage):
-                self._stage(found, run, stage, call)
-                run.end(stage)
+        try:
+            for stage in stages:
+                run.begin(stage)
+                if split.has_clients(stage):
+                    self._stage(found, run, stage, call)
+                    run.end(stage)
+        finally:
+            run.close()
         return run.result()
 
     def _computation(self, comp: Any) -> _Computation:
@@ -155,6 +158,7 @@ class RayContext(_native.HiddenInvoke, SyncContext):
         )
         torch = sys.modules.get("torch")
         seed = 0 if torch is None else torch.initial_seed()
+        key = run.key
         program = found.stored()
         broadcast = _Stored(sent, f"{call} {stage}")
 
@@ -172,6 +176,7 @@ class RayContext(_native.HiddenInvoke, SyncContext):
                 (own.start, len(own)),
                 self._local.exact,
                 (_mixed(seed, call, stage, own.start), torch is not None),
+                key,
             )
 
         def renew() -> None:

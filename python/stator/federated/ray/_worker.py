@@ -69,6 +69,7 @@ class Worker:
         clients: tuple[int, int],
         exact: bool,
         seed: tuple[int, bool],
+        key: bytes | None,
     ) -> Outcome:
         """The work of some clients in one stage of a computation.
 
@@ -76,7 +77,9 @@ class Worker:
         broadcast: the name of what all clients are sent, and where it is.
         given: what these clients have of their own.
         clients: the number of the first one, and how many they are.
-        seed: for the generators of random numbers, and whether PyTorch's is one.
+        seed: for the generators of random numbers, and whether PyTorch's is one: what Python
+            functions draw.
+        key: what the random numbers of programs come from, if they draw any.
         """
         try:
             computation = self._known.computation(*program)
@@ -87,7 +90,7 @@ class Worker:
             return _failure(error)
         try:
             _seed(*seed)
-            made = computation.work(stage, received, given, clients, exact=exact)
+            made = computation.work(stage, received, given, clients, exact=exact, key=key)
         except Exception as error:
             return _failure(error)
         return "made", made

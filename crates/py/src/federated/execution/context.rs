@@ -99,7 +99,7 @@ impl LocalContext {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (block, ty) = computation(comp)?;
         let threads = self.threads();
-        let kernels = Arc::new(PythonKernels::new(py, self.exact)?);
+        let kernels = Arc::new(PythonKernels::new(py, self.exact, None)?);
         let (argument, clients) = given_argument(&kernels, &ty, arg, self.clients, threads)?;
         let interpreter = Interpreter::new(&kernels).clients(clients).threads(threads);
         let run = || -> Result<Value<Leaf>, Raised> {
@@ -109,7 +109,10 @@ impl LocalContext {
             };
             interpreter.call(function, argument)
         };
-        let value = run().map_err(|Raised(error)| error)?;
+        let made = run().map_err(|Raised(error)| error);
+        let ended = kernels.end_draws(py);
+        let value = made?;
+        ended?;
         kernels.forget();
         let of = ty.as_function().expect("it was called");
         to_python(py, value, &of.result, Tensors::Numpy)

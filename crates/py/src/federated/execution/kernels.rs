@@ -5,20 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use pyo3::exceptions::{PyException, PyNotImplementedError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use rustc_hash::FxHashMap;
 use stator_federated::array::Array;
 use stator_federated::ast::{Compiled, Data};
 use stator_federated::dtype::{DType, Kind};
-use stator_federated::execution::{Bound as End, Combine, Kernels, Value};
+use stator_federated::execution::{Bound as End, Combine, Draw, Kernels, Value};
 use stator_federated::types::{TensorType, Type};
 use stator_federated::{Class, Error};
 
 use super::leaf::{Leaf, by_batches, numpy, scalar_or_array, to_leaf};
 use super::pause::pause;
 use super::payload::{self, Runnable};
+use super::program::Drawn;
 use super::sums::{self, Sums};
 use super::threads::{self, Working};
 use super::torch::{is_torch, torch, torch_to_numpy};
@@ -53,6 +55,10 @@ pub struct Python {
     is_exact: bool,
     /// How the computations are run that this call has met, by the addresses of their payloads.
     runnable: Mutex<FxHashMap<usize, Met>>,
+    /// What clients' random numbers come from, where another process says it.
+    key: Option<Vec<u8>>,
+    /// What makes them, where a program that may draw was met.
+    draws: PyOnceLock<Py<PyAny>>,
 }
 
 /// A computation, which lives on so that its address stays its own; its type, and how it's run.
@@ -78,7 +84,7 @@ pub fn in_context<'py>(
 }
 
 impl Python {
-    pub fn new(py: pyo3::Python<'_>, is_exact: bool) -> PyResult<Self> {
+    pub fn new(py: pyo3::Python<'_>, is_exact: bool, key: Option<Vec<u8>>) -> PyResult<Self> {
         static COPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let context = COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind();
         let gradients = match torch(py)? {
@@ -86,7 +92,8 @@ impl Python {
             None => None,
         };
         let runnable = Mutex::default();
-        Ok(Self { context, gradients, working: Working::default(), is_exact, runnable })
+        let (working, draws) = (Working::default(), PyOnceLock::new());
+        Ok(Self { context, gradients, working, is_exact, runnable, key, draws })
     }
 
     /// The call is over: what was kept for more of the same goes.
@@ -94,6 +101,30 @@ impl Python {
         let old =
             std::mem::take(&mut *self.runnable.lock().unwrap_or_else(PoisonError::into_inner));
         drop(old);
+    }
+
+    /// What makes the random numbers of clients. They come from where PyTorch's generator is when this is asked first.
+    fn numbers<'py>(&self, py: pyo3::Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        static DRAWS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let made = self.draws.get_or_try_init(py, || {
+            let class = DRAWS.import(py, "stator._program_tracing.drawing", "Draws")?;
+            let key = self.key.as_ref().map(|key| PyBytes::new(py, key));
+            class.call1((key,)).map(Bound::unbind)
+        })?;
+        Ok(made.bind(py).clone())
+    }
+
+    /// What clients' random numbers come from, for other processes.
+    pub fn key<'py>(&self, py: pyo3::Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.numbers(py)?.getattr("key")
+    }
+
+    /// The call is over: who draws next draws other numbers than its clients did.
+    pub fn end_draws(&self, py: pyo3::Python<'_>) -> PyResult<()> {
+        match self.draws.get(py) {
+            Some(draws) => draws.call_method0(py, "end").map(drop),
+            None => Ok(()),
+        }
     }
 
     /// How a compiled computation is run: found out once in a call.
@@ -179,6 +210,18 @@ fn attached<R>(work: impl FnOnce(pyo3::Python<'_>) -> Result<R, Raised>) -> Resu
     })
 }
 
+/// Has others draw again when it goes, whatever came of clients' work.
+struct Leaving<'a>(&'a Python);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        pyo3::Python::attach(|py| {
+            // Putting a generator back where it was doesn't fail.
+            let _ = self.0.numbers(py).and_then(|numbers| numbers.call_method0("leave"));
+        });
+    }
+}
+
 impl Kernels for Python {
     type Leaf = Leaf;
     type Sums = Sums;
@@ -203,7 +246,14 @@ impl Kernels for Python {
         ty: &Type,
         argument: Option<Value<Leaf>>,
     ) -> Result<Value<Leaf>, Raised> {
-        attached(|py| Ok(self.runnable(py, compiled, ty)?.run(py, ty, argument)?))
+        attached(|py| {
+            let runnable = self.runnable(py, compiled, ty)?;
+            if runnable.draws() {
+                // What clients draw comes from where the generator is before the server draws.
+                self.numbers(py)?;
+            }
+            Ok(runnable.run(py, ty, argument)?)
+        })
     }
 
     fn is_pure(&self, compiled: &Compiled, ty: &Type) -> bool {
@@ -223,13 +273,34 @@ impl Kernels for Python {
         pyo3::Python::attach(|py| self.runnable(py, compiled, ty)?.clients_at_once(py)).unwrap_or(1)
     }
 
+    fn drawing<R>(&self, work: impl FnOnce() -> Result<R, Raised>) -> Result<R, Raised> {
+        attached(|py| Ok(self.numbers(py)?.call_method0("enter").map(drop)?))?;
+        let _leaving = Leaving(self);
+        work()
+    }
+
+    fn draw_for(&self, draw: Draw) -> Result<(), Raised> {
+        attached(|py| {
+            let numbers = self.numbers(py)?;
+            numbers.call_method1(intern!(py, "become"), (draw.map, draw.client))?;
+            Ok(())
+        })
+    }
+
     fn together(
         &self,
         compiled: &Compiled,
         ty: &Type,
         arguments: &[Value<Leaf>],
+        draw: Option<Draw>,
     ) -> Result<Option<Vec<Value<Leaf>>>, Raised> {
-        attached(|py| Ok(self.runnable(py, compiled, ty)?.run_together(py, arguments)?))
+        attached(|py| {
+            let drawn = match draw {
+                Some(first) => Some(Drawn { numbers: self.numbers(py)?, first }),
+                None => None,
+            };
+            Ok(self.runnable(py, compiled, ty)?.run_together(py, arguments, drawn.as_ref())?)
+        })
     }
 
     fn zero(&self, ty: &TensorType) -> Result<Leaf, Raised> {

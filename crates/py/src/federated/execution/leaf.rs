@@ -27,6 +27,8 @@ enum Held {
         object: Py<PyAny>,
         /// Its sizes, where somebody has asked for them and they vary between values of its type.
         sizes: Option<Box<[u64]>>,
+        /// Whether it is an array of NumPy's own class, with dimensions and with the element type of its type.
+        is_array: bool,
     },
     /// That of one client in the tensor of several. The object is made when it's asked for.
     Row { batch: Arc<Batch>, at: usize, object: PyOnceLock<Py<PyAny>> },
@@ -34,11 +36,16 @@ enum Held {
 
 impl Leaf {
     pub fn new(object: Bound<'_, PyAny>) -> Self {
-        Self::of_sizes(object, None)
+        Self(Arc::new(Held::Object { object: object.unbind(), sizes: None, is_array: false }))
     }
 
-    fn of_sizes(object: Bound<'_, PyAny>, sizes: Option<Box<[u64]>>) -> Self {
-        Self(Arc::new(Held::Object { object: object.unbind(), sizes }))
+    fn of_array(object: Bound<'_, PyAny>, sizes: Option<Box<[u64]>>) -> Self {
+        Self(Arc::new(Held::Object { object: object.unbind(), sizes, is_array: true }))
+    }
+
+    /// Whether it is known to be an array of NumPy's own class, with dimensions and with the element type of its type.
+    pub fn is_array(&self) -> bool {
+        matches!(&*self.0, Held::Object { is_array: true, .. })
     }
 
     /// Its sizes, if they are known.
@@ -160,7 +167,7 @@ pub fn to_leaf(object: &Bound<'_, PyAny>, ty: &TensorType) -> Result<Leaf, Misfi
     if object.is_exact_instance(dtypes::ndarray(py)?)
         && let Some(sizes) = as_it_is(object, ty)?
     {
-        return Ok(Leaf::of_sizes(object.clone(), sizes));
+        return Ok(Leaf::of_array(object.clone(), sizes));
     }
     if is_torch(object)? {
         let torch = Torch::get(py)?.expect("it is one of its tensors");
@@ -208,6 +215,13 @@ pub fn to_leaf(object: &Bound<'_, PyAny>, ty: &TensorType) -> Result<Leaf, Misfi
         return Err(unlike(object, ty));
     };
     let dims: Vec<u64> = array.getattr("shape")?.extract()?;
+    if is_numpy && is_masked(&array)? {
+        return Err(Misfit::Unlike {
+            expected: notation(ty),
+            found: format!("a masked array of type {}", sized(found, &dims)),
+            hint: Some("`.filled(value)` says what masked elements are".to_owned()),
+        });
+    }
     let wanted = dtypes::to_numpy(py, ty.dtype)?;
     let same = found == ty.dtype;
     let widens = || -> PyResult<bool> {
@@ -258,6 +272,16 @@ fn as_it_is(array: &Bound<'_, PyAny>, ty: &TensorType) -> PyResult<Option<Option
         }
     }
     Ok(Some(sizes.map(Vec::into_boxed_slice)))
+}
+
+/// Whether an array has elements that are left out.
+fn is_masked(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static MASKED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = array.py();
+    if array.is_exact_instance(dtypes::ndarray(py)?) {
+        return Ok(false);
+    }
+    array.is_instance(MASKED.import(py, "numpy.ma", "MaskedArray")?)
 }
 
 /// A Python number.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
-use stator_federated::execution::{Constants, Interpreter, Run, Split, Value};
+use stator_federated::execution::{Constants, Interpreter, Kernels, Run, Split, Value};
 use stator_federated::types::Type;
 
 use super::context::{computation, given_argument};
@@ -22,6 +22,8 @@ pub struct SplitComputation {
     ty: Type,
     /// What depends on nothing, in a process that does the clients' part.
     constants: OnceLock<Constants<Leaf>>,
+    /// Whether clients may draw random numbers.
+    draws: Arc<OnceLock<bool>>,
 }
 
 /// Values that came from another process.
@@ -32,6 +34,8 @@ pub struct Received(Vec<Value<Leaf>>);
 #[pyclass(module = "stator.federated.ray")]
 pub struct SplitRun {
     run: Run<PythonKernels>,
+    kernels: Arc<PythonKernels>,
+    draws: Arc<OnceLock<bool>>,
     clients: Option<usize>,
     ty: Type,
 }
@@ -46,7 +50,8 @@ fn split_computation<'py>(comp: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny
     };
     match Split::new(&block).py()? {
         Ok(split) => {
-            let made = SplitComputation { split: Arc::new(split), ty, constants: OnceLock::new() };
+            let (constants, draws) = (OnceLock::new(), Arc::default());
+            let made = SplitComputation { split: Arc::new(split), ty, constants, draws };
             Ok(Bound::new(py, made)?.into_any())
         }
         Err(reason) => Ok(PyString::new(py, reason).into_any()),
@@ -100,16 +105,17 @@ impl SplitComputation {
         threads: usize,
         exact: bool,
     ) -> PyResult<SplitRun> {
-        let kernels = Arc::new(PythonKernels::new(py, exact)?);
+        let kernels = Arc::new(PythonKernels::new(py, exact, None)?);
         let (argument, clients) = given_argument(&kernels, &self.ty, arg, clients, threads)?;
         let interpreter = Interpreter::new(&kernels).clients(clients).threads(threads);
         let run = Run::new(&self.split, interpreter, argument).map_err(|Raised(error)| error)?;
-        Ok(SplitRun { run, clients, ty: self.ty.clone() })
+        let (ty, draws) = (self.ty.clone(), Arc::clone(&self.draws));
+        Ok(SplitRun { run, kernels, draws, clients, ty })
     }
 
     /// The clients' part of a stage, for clients that come one after the other: the number of the first one, and how
-    /// many they are.
-    #[pyo3(signature = (stage, broadcast, given, clients, *, exact))]
+    /// many they are. `key`: what their random numbers come from, if they draw any.
+    #[pyo3(signature = (stage, broadcast, given, clients, *, exact, key=None))]
     fn work<'py>(
         &self,
         py: Python<'py>,
@@ -118,9 +124,10 @@ impl SplitComputation {
         given: &Bound<'py, PyList>,
         clients: (usize, usize),
         exact: bool,
+        key: Option<Vec<u8>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let (first, count) = clients;
-        let kernels = Arc::new(PythonKernels::new(py, exact)?);
+        let kernels = Arc::new(PythonKernels::new(py, exact, key)?);
         let interpreter = Interpreter::new(&kernels).clients(Some(count)).first(first);
         let raised = |Raised(error): Raised| error;
         let constants = match self.constants.get() {
@@ -143,6 +150,23 @@ impl SplitRun {
     #[getter]
     fn clients(&self) -> Option<usize> {
         self.clients
+    }
+
+    /// What clients' random numbers come from, if they may draw any.
+    #[getter]
+    fn key<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        // Nobody waits for another thread here, which may wait for Python.
+        let may_draw = self.draws.get().copied().unwrap_or_else(|| {
+            let kernels = &self.kernels;
+            self.run.split().clients_run(|compiled, ty| kernels.draws(compiled, ty))
+        });
+        let _ = self.draws.set(may_draw);
+        may_draw.then(|| self.kernels.key(py)).transpose()
+    }
+
+    /// Ends the call, whatever came of it.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.kernels.end_draws(py)
     }
 
     /// Does the server's part of a stage.

@@ -15,7 +15,7 @@ use super::arguments::{Conversion, no_functions};
 use super::kernels::in_context;
 use super::leaf::Leaf;
 use super::owned::settle;
-use super::program::Flat;
+use super::program::{Drawn, Flat};
 use super::results::{Tensors, to_python};
 use crate::federated::errors::IntoPython;
 use crate::federated::{blocks, types};
@@ -162,9 +162,10 @@ impl Runnable {
         &self,
         py: Python<'_>,
         arguments: &[Value<Leaf>],
+        drawn: Option<&Drawn<'_>>,
     ) -> PyResult<Option<Vec<Value<Leaf>>>> {
         match &self.flat {
-            Some(flat) => flat.run_together(py, arguments),
+            Some(flat) => flat.run_together(py, arguments, drawn),
             None => Ok(None),
         }
     }

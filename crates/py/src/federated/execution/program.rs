@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stator_federated::execution::{Value, of_type};
+use stator_federated::execution::{Draw, Value, of_type};
 use stator_federated::types::{TensorType, Type, TypeKind};
 
 use super::batch::Batch;
@@ -18,6 +18,9 @@ use super::payload::settled;
 use super::stack::{Convert, stacked};
 use super::torch::{Torch, sizes};
 use crate::federated::types;
+
+/// How many structs are few, one in the other.
+const FEW: usize = 16;
 
 /// How many sizes of inputs are remembered as those of a program.
 const REMEMBERED: usize = 4096;
@@ -44,6 +47,8 @@ pub struct Flat {
     convert: Convert,
     parameter: Option<Type>,
     result: Type,
+    /// Whether structs in the result are in few others.
+    is_shallow: bool,
     outputs: Vec<TensorType>,
     /// What the inputs were at last: several clients have the same ones.
     given: Mutex<Vec<Option<Given>>>,
@@ -56,6 +61,22 @@ struct Given {
     leaf: Leaf,
     /// Its tensor, from the second time on, which nobody sets anything of.
     tensor: Option<Py<PyAny>>,
+}
+
+/// Whose random numbers clients that run together draw.
+pub struct Drawn<'py> {
+    /// What makes them.
+    pub numbers: Bound<'py, PyAny>,
+    /// Those of the first client.
+    pub first: Draw,
+}
+
+impl<'py> Drawn<'py> {
+    /// Calls a method for the client that comes so many after the first one.
+    fn of(&self, method: &str, at: usize) -> PyResult<Bound<'py, PyAny>> {
+        let draw = self.first.after(at);
+        self.numbers.call_method1(method, (draw.map, draw.client))
+    }
 }
 
 impl Flat {
@@ -87,6 +108,7 @@ impl Flat {
             convert: Convert::new(py)?,
             parameter: of.parameter.clone(),
             result: of.result.clone(),
+            is_shallow: is_shallow(&of.result, FEW),
             outputs: tensor_types(&of.result),
             given: Mutex::default(),
             fitting: Mutex::default(),
@@ -121,6 +143,7 @@ impl Flat {
         &self,
         py: Python<'_>,
         arguments: &[Value<Leaf>],
+        drawn: Option<&Drawn<'_>>,
     ) -> PyResult<Option<Vec<Value<Leaf>>>> {
         let mut rows = Vec::with_capacity(arguments.len());
         for argument in arguments {
@@ -135,8 +158,11 @@ impl Flat {
             let most = self.at_once(py, &rows[group[0]])?;
             for part in group.chunks(most) {
                 let made = match part {
-                    &[alone] => self.run_on(py, &rows[alone]).map(|value| Some(vec![value])),
-                    _ => self.run_part(py, &rows, part),
+                    &[alone] => {
+                        drawn.map(|drawn| drawn.of("become", alone)).transpose()?;
+                        self.run_on(py, &rows[alone]).map(|value| Some(vec![value]))
+                    }
+                    _ => self.run_part(py, &rows, part, drawn),
                 };
                 let values = match made {
                     Ok(Some(values)) => values,
@@ -289,7 +315,8 @@ impl Flat {
 
     /// Fails if tensors don't fit, which their types may leave open.
     fn check(&self, py: Python<'_>, leaves: &[Leaf], tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let found = self.varying(py, leaves)?;
+        let mut found = Vec::new();
+        self.varying(py, leaves, &mut found)?;
         let fitting = || self.fitting.lock().unwrap_or_else(PoisonError::into_inner);
         if fitting().contains(&found) {
             return Ok(());
@@ -302,16 +329,15 @@ impl Flat {
         Ok(())
     }
 
-    /// The sizes of the inputs whose sizes vary.
-    fn varying(&self, py: Python<'_>, leaves: &[Leaf]) -> PyResult<Vec<u64>> {
-        let mut found = Vec::new();
+    /// Adds the sizes of the inputs whose sizes vary.
+    fn varying(&self, py: Python<'_>, leaves: &[Leaf], found: &mut Vec<u64>) -> PyResult<()> {
         for (leaf, _) in leaves.iter().zip(&self.varies).filter(|(_, varies)| **varies) {
             match leaf.known_sizes() {
                 Some(sizes) => found.extend_from_slice(sizes),
                 None => found.extend(sizes(leaf.bind(py)?)?),
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// The clients whose tensors have the same sizes, together.
@@ -321,9 +347,13 @@ impl Flat {
         }
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut known: FxHashMap<Vec<u64>, usize> = FxHashMap::default();
+        let mut found = Vec::new();
         for (client, row) in rows.iter().enumerate() {
-            let group = *known.entry(self.varying(py, row)?).or_insert(groups.len());
+            found.clear();
+            self.varying(py, row, &mut found)?;
+            let group = known.get(&found).copied().unwrap_or(groups.len());
             if group == groups.len() {
+                known.insert(found.clone(), group);
                 groups.push(Vec::new());
             }
             groups[group].push(client);
@@ -346,6 +376,7 @@ impl Flat {
         py: Python<'_>,
         rows: &[Vec<Leaf>],
         part: &[usize],
+        drawn: Option<&Drawn<'_>>,
     ) -> PyResult<Option<Vec<Value<Leaf>>>> {
         let columns = PyList::empty(py);
         for (input, _) in self.varies.iter().enumerate() {
@@ -353,7 +384,14 @@ impl Flat {
             columns.append(self.column(py, &column)?)?;
         }
         let together = self.runner.bind(py).getattr(intern!(py, "together"))?;
-        let arguments = (part.len(), columns).into_pyobject(py)?;
+        let states = match drawn {
+            Some(drawn) => {
+                let states = part.iter().map(|&client| drawn.of("state", client));
+                Some(PyList::new(py, states.collect::<PyResult<Vec<_>>>()?)?)
+            }
+            None => None,
+        };
+        let arguments = (part.len(), columns, states).into_pyobject(py)?;
         let results = in_context(&together, arguments, None)?;
         let Ok(results) = results.cast::<PyList>() else { return Ok(None) };
         let mut batches = Vec::with_capacity(self.outputs.len());
@@ -365,7 +403,10 @@ impl Flat {
         }
         let value = |at| {
             let mut leaves = batches.iter().map(|batch| Leaf::row(batch, at));
-            nested(&self.result, &mut leaves)
+            match self.is_shallow {
+                true => nested_in_few(&self.result, &mut leaves),
+                false => nested(&self.result, &mut leaves),
+            }
         };
         Ok(Some((0..part.len()).map(value).collect()))
     }
@@ -432,6 +473,27 @@ fn in_structs(value: &Value<Leaf>) -> Vec<&Leaf> {
         }
     }
     found
+}
+
+/// Whether structs in a type are in no more than so many others.
+fn is_shallow(ty: &Type, most: usize) -> bool {
+    match ty.as_struct() {
+        Some(structure) => {
+            most > 0 && structure.fields().iter().all(|field| is_shallow(&field.ty, most - 1))
+        }
+        None => true,
+    }
+}
+
+/// The value of a type with these tensors, where its structs are in few others.
+fn nested_in_few(ty: &Type, leaves: &mut dyn Iterator<Item = Leaf>) -> Value<Leaf> {
+    match ty.as_struct() {
+        Some(structure) => {
+            let fields = structure.fields().iter();
+            Value::structure(fields.map(|field| nested_in_few(&field.ty, leaves)).collect())
+        }
+        None => Value::Leaf(leaves.next().expect("one for each tensor")),
+    }
 }
 
 /// The value of a type, a struct of tensors, with these tensors.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::leaf::{Leaf, numpy, rows_in_one};
-use super::torch::{Torch, is_torch};
+use super::torch::{Torch, is_torch, sizes};
 use crate::federated::types::dtypes;
 
 /// How tensors become PyTorch's.
@@ -54,8 +54,12 @@ fn is_plain_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !is_carray.is_truthy()? {
         return Ok(false);
     }
-    // What else there is, PyTorch knows by another name, or not at all.
-    dtypes::is_native_number(&object.getattr(intern!(py, "dtype"))?)
+    is_number(object)
+}
+
+/// Whether an array's elements are numbers that PyTorch knows by the same name.
+fn is_number(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    dtypes::is_native_number(&array.getattr(intern!(array.py(), "dtype"))?)
 }
 
 /// The tensors, of the same sizes, in a new one with a first dimension for them; there is one.
@@ -70,19 +74,13 @@ pub fn stacked<'py>(
     {
         return batch.rows(py, &clients)?.call_method0("clone");
     }
-    let mut arrays = Vec::with_capacity(column.len());
-    for leaf in column {
-        if leaf.as_row().is_some() || !is_plain_array(leaf.bind(py)?)? {
-            break;
-        }
-        arrays.push(leaf.bind(py)?);
-    }
-    if arrays.len() == column.len() {
-        let shape = arrays[0].getattr(intern!(py, "shape"))?;
+    // However their elements stand, those of the new one stand one after the other.
+    if column.iter().all(|leaf| leaf.is_array()) && is_number(column[0].bind(py)?)? {
+        let arrays = column.iter().map(|leaf| leaf.bind(py)).collect::<PyResult<Vec<_>>>()?;
+        let mut dims = vec![column.len() as u64];
+        dims.extend(sizes(arrays[0])?);
         let all =
             numpy(py)?.call_method1(intern!(py, "concatenate"), (PyList::new(py, arrays)?,))?;
-        let mut dims = vec![column.len() as u64];
-        dims.extend(shape.extract::<Vec<u64>>()?);
         return torch.of_array(&all.call_method1(intern!(py, "reshape"), (dims,))?);
     }
     let tensors = column.iter().map(|leaf| convert.own(py, leaf)).collect::<PyResult<Vec<_>>>()?;

@@ -1,0 +1,122 @@
+"""What is traced in the place of methods of NumPy's universal functions, as in `numpy_functions`:
+`np.add.reduce`, `np.maximum.accumulate`, `np.multiply.outer`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from stator._program_tracing import arrays
+from stator._program_tracing.arrays import Array, array, both, cast, note
+from stator._program_tracing.numpy_functions import (
+    all,
+    any,
+    as_called,
+    cumprod,
+    cumsum,
+    max,
+    min,
+    prod,
+    reduced,
+    sum,
+)
+
+__all__ = ["SUBSTITUTES"]
+
+_Table = dict[str, Callable[..., Any]]
+
+_DEFAULTS = {"out": None, "initial": None, "where": True, "dtype": None}
+"""Parameters of NumPy's methods and their defaults."""
+
+
+def _reducing(name: str, to: Callable[..., Any]) -> Any:
+    def reduce(array: Any, axis: Any = 0, *, keepdims: bool = False) -> Any:
+        return to(array, axis, keepdims=keepdims)
+
+    return as_called(reduce, f"np.{name}.reduce", _DEFAULTS)
+
+
+def _accumulating(name: str, to: Callable[..., Any]) -> Any:
+    def accumulate(array: Any, axis: Any = 0) -> Any:
+        return to(array, axis)
+
+    return as_called(accumulate, f"np.{name}.accumulate", _DEFAULTS)
+
+
+def _outer(name: str) -> Any:
+    to = torch.eq if name == "equal" else getattr(torch, name)
+
+    def outer(A: Any, B: Any) -> Any:  # noqa: N803
+        # Numbers are arrays here, with element types of their own.
+        left, right = both(array(A), array(B))
+        return Array(to(left.reshape([*left.shape, *[1] * right.dim()]), right))
+
+    return as_called(outer, f"np.{name}.outer", {"out": None})
+
+
+def _log_of_sum(a: Any, axis: Any, *, keepdims: bool) -> Any:
+    tensor = array(a).tensor
+    wide = cast(tensor, arrays.ROOTS[tensor.dtype])
+    return Array(reduced(wide, axis, keepdims, torch.logsumexp))
+
+
+def _running(to: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, axis: Array(to(array(a).tensor, axis).values)
+
+
+_REDUCE: _Table = {
+    name: _reducing(name, to)
+    for name, to in (
+        *(("add", sum), ("multiply", prod), ("maximum", max), ("minimum", min)),
+        *(("logical_and", all), ("logical_or", any), ("logaddexp", _log_of_sum)),
+    )
+}
+_ACCUMULATE: _Table = {
+    name: _accumulating(name, to)
+    for name, to in (
+        *(("add", cumsum), ("multiply", cumprod)),
+        *(("maximum", _running(torch.cummax)), ("minimum", _running(torch.cummin))),
+    )
+}
+_OUTER: _Table = {
+    name: _outer(name)
+    for name in (
+        *("add", "subtract", "multiply", "maximum", "minimum", "less", "less_equal", "greater"),
+        *("greater_equal", "equal", "not_equal", "logical_and", "logical_or"),
+    )
+}
+
+
+_UFUNCS = [(of, name) for name in dir(np) if isinstance(of := getattr(np, name), np.ufunc)]
+
+
+def _of(method: str, table: _Table) -> Callable[..., Any]:
+    known = [(getattr(np, name), function) for name, function in table.items()]
+    expected = ", ".join([f"np.{name}.{method}" for name in table]) or "NumPy's functions"
+
+    def called(ufunc: Any, *args: Any, **kwargs: Any) -> Any:
+        note()
+        for of, function in known:
+            if of is ufunc:
+                return function(*args, **kwargs)
+        name = next(name for of, name in _UFUNCS if of is ufunc)
+        raise TypeError(
+            f"np.{name}.{method} isn't there in tensor programs\n  expected: {expected}\n"
+            "  hint:     compute it from what there is, or declare `result=`: then the function is "
+            "called as it is"
+        )
+
+    return called
+
+
+# Methods, and what is traced in their place: given the function that they are of.
+SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (np.ufunc.reduce, _of("reduce", _REDUCE)),
+    (np.ufunc.accumulate, _of("accumulate", _ACCUMULATE)),
+    (np.ufunc.outer, _of("outer", _OUTER)),
+    (np.ufunc.reduceat, _of("reduceat", {})),
+    (np.ufunc.at, _of("at", {})),
+]
