@@ -189,6 +189,22 @@ def test_tensors_that_have_no_elements_in_a_row(change: Any, said: str) -> None:
     assert f"found:    a torch tensor {said}" in str(raised.value)
 
 
+def test_masked_elements_are_no_numbers() -> None:
+    kind = fl.TensorType(np.float32, [2])
+    total = fl.federated_computation(
+        lambda rows: fl.federated_sum(rows), fl.FederatedType(kind, fl.CLIENTS)
+    )
+    row = np.ma.masked_array(np.ones(2, np.float32), [False, True])
+    with pytest.raises(TypeError) as met:
+        total([np.ones(2, np.float32), row])
+    assert str(met.value) == (
+        "the argument at client 1 doesn't fit its type\n  expected: float32[2]\n"
+        "  found:    a masked array of type float32[2]\n"
+        "  hint:     `.filled(value)` says what masked elements are"
+    )
+    assert total([np.ones(2, np.float32), row.filled(0)]).tolist() == [2, 1]
+
+
 def test_a_round_of_training_is_named() -> None:
     process = process_of("fed_avg")
 

@@ -35,9 +35,10 @@ def in_parts(comp: Any, arg: Any, chunk: int, clients: int | None = None) -> Any
                 native._block_from_calls(native.calls_with_functions(comp))
             )
             received = native.received(pickle.loads(sent))
-            made = again.work(stage, received, given, (first, count), exact=True)
+            made = again.work(stage, received, given, (first, count), exact=True, key=run.key)
             run.merge(stage, pickle.loads(pickle.dumps(made)))
         run.end(stage)
+    run.close()
     return run.result()
 
 
@@ -92,6 +93,32 @@ def test_sums_and_means_agree_to_the_bit(dtype: Any, shape: tuple[int, ...]) -> 
         )
 
     same(made, fl.framework.pack_args_into_struct([values, weights], {}))
+
+
+def test_clients_draw_what_they_draw_in_the_whole() -> None:
+    torch = pytest.importorskip("torch")
+    kind = fl.TensorType(np.float32, [3])
+    noised = fl.local_computation(kind, kind)(lambda x, mean: x - mean + torch.randn(3))
+    moved = fl.local_computation(kind)(lambda x: x + torch.rand(3))
+    doubled = fl.local_computation(kind)(lambda x: x * 2)
+
+    @fl.federated_computation(FLOATS)
+    def made(values):
+        at_server = fl.federated_map(moved, fl.federated_sum(fl.federated_map(doubled, values)))
+        first = fl.federated_map(moved, values)
+        mean = fl.federated_broadcast(fl.federated_mean(first))
+        second = fl.federated_map(noised, (values, mean))
+        # It needs nothing of the server's, so it is done in the first part.
+        third = fl.federated_map(moved, values)
+        return at_server, first, second, third, fl.federated_map(moved, fl.federated_sum(third))
+
+    values = drawn(np.float32, clients=9, spread=3)
+    torch.manual_seed(3)
+    expected = bits(locally(made, values)), torch.rand(2).tolist()
+    assert len({row[1:] for row in expected[0][1][1][1]}) == 9
+    for chunk in (1, 2, 100):
+        torch.manual_seed(3)
+        assert (bits(in_parts(made, values, chunk)), torch.rand(2).tolist()) == expected, chunk
 
 
 def test_other_operations_agree() -> None:

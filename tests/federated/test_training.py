@@ -324,6 +324,11 @@ def test_a_round_is_tried_again_with_others(capsys: pytest.CaptureFixture[str]) 
             "9 clients",
         ),
         (lambda: learning.train(a_process(), some_data(), rounds=-1), "`rounds`"),
+        (lambda: learning.train(learning.Model, some_data(), rounds=1), "`process` is to be"),  # type: ignore[arg-type]
+        (
+            lambda: learning.train(a_process(), iter(some_data()), rounds=1),  # type: ignore[arg-type]
+            "`data` is to be a sequence",
+        ),
     ],
 )
 def test_mistakes_are_said(make: Any, text: str) -> None:

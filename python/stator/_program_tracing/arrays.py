@@ -95,11 +95,14 @@ def is_known(dtype: torch.dtype) -> bool:
     return dtype in _KINDS
 
 
+_HINT = "\n  hint:     with `result=` the function is called as it is, whatever it is written with"
+
+
 def dtype_of(kind: Any) -> torch.dtype:
     """The element type that a NumPy program names."""
     found = _DTYPES.get(kind)
     if found is None:
-        raise TypeError(f"tensor programs have no element type {kind!r}")
+        raise TypeError(f"tensor programs have no element type {kind!r}{_HINT}")
     return found
 
 
@@ -125,7 +128,7 @@ def constant(value: Any) -> list[torch.Tensor]:
     """A tensor, with data, of what NumPy makes an array of."""
     found = np.array(value)
     if found.dtype not in _OF_NUMPY:
-        raise TypeError(f"tensor programs have no element type {found.dtype}")
+        raise TypeError(f"tensor programs have no element type {found.dtype}{_HINT}")
     with _disable_current_modes():
         return [torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))]
 

@@ -115,6 +115,7 @@ impl SplitComputation {
 
     /// The clients' part of a stage, for clients that come one after the other: the number of the first one, and how
     /// many they are. `key`: what their random numbers come from, if they draw any.
+    #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     #[pyo3(signature = (stage, broadcast, given, clients, *, exact, key=None))]
     fn work<'py>(
         &self,
