@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["Draws", "set_place"]
+__all__ = ["Draws"]
 
 # Its types lack some of what it has.
 _cuda: Any = torch.cuda
@@ -65,7 +65,7 @@ class _Places:
 _places = _Places()
 
 
-def set_place(seed: bytes) -> None:
+def _set_place(seed: bytes) -> None:
     """Sets PyTorch's generators to the place of a seed."""
     number = int.from_bytes(hashlib.sha256(seed).digest()[:8], "little") >> 1
     if _cuda.is_initialized():
@@ -101,7 +101,7 @@ class Draws:
 
     def become(self, place: int, client: int) -> None:
         """What is drawn from here on is drawn by this client."""
-        set_place(self._seed(place, client))
+        _set_place(self._seed(place, client))
 
     def enter(self) -> None:
         """Clients begin to draw. Those of calls in other threads wait: there is one generator."""

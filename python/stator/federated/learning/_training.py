@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from stator._program_tracing.drawing import set_place
-from stator._suggest import describe
 from stator.federated._executors import ClientsLostError, RetryableError
 from stator.federated.aggregators._factories import expect_count
 from stator.federated.learning._checkpoints import (
@@ -81,12 +79,12 @@ def train(
     if not isinstance(process, IterativeProcess):
         raise TypeError(
             "`process` is to be an IterativeProcess, such as `build_fed_avg` gives, not "
-            f"{describe(process)}."
+            f"{process!r}."
         )
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(
             "`data` is to be a sequence that has each client's rows at its position, not "
-            f"{describe(data)}: a list has, and `ClientData`."
+            f"{data!r}: a list has, and `ClientData`."
         )
     expect_count(rounds, "rounds", least=0)
     for name, count in (
@@ -235,8 +233,6 @@ def _seeded(*numbers: int) -> Iterator[None]:
     seed = int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
     before = torch.get_rng_state()
     torch.manual_seed(seed >> 1)
-    # Which tells no more than 2**32 seeds apart: too few for noise that nobody may guess.
-    set_place(np.array(words, np.uint64).tobytes())
     try:
         yield
     finally:
