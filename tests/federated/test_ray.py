@@ -435,14 +435,14 @@ def test_random_numbers_are_the_clients_own(cluster: Any) -> None:
 
     values = [np.zeros(4, np.float32)] * 6
     found = []
-    for context in (
-        LocalContext(),
-        LocalContext(exact=True),
-        RayContext(workers=1, chunk=2),
-        RayContext(workers=2, chunk=4, exact=True),
+    for make in (
+        lambda: contextlib.nullcontext(LocalContext()),
+        lambda: contextlib.nullcontext(LocalContext(exact=True)),
+        lambda: RayContext(workers=1, chunk=2),
+        lambda: RayContext(workers=2, chunk=4, exact=True),
     ):
         torch.manual_seed(6)
-        with context if isinstance(context, RayContext) else contextlib.nullcontext():
+        with make() as context:
             first, second = context.invoke(noised, values), context.invoke(noised, values)
         found.append(bits([first, second, torch.rand(3).numpy()]))
         rows = {row.tobytes() for row in (*first, *second)}
@@ -468,9 +468,12 @@ def test_clients_of_later_stages_draw_as_they_do_here(cluster: Any) -> None:
 
     values = [np.full(4, at, np.float32) for at in range(5)]
     found = []
-    for context in (LocalContext(exact=True), RayContext(workers=2, chunk=2, exact=True)):
+    for make in (
+        lambda: contextlib.nullcontext(LocalContext(exact=True)),
+        lambda: RayContext(workers=2, chunk=2, exact=True),
+    ):
         torch.manual_seed(2)
-        with context if isinstance(context, RayContext) else contextlib.nullcontext():
+        with make() as context:
             found.append(bits([*context.invoke(staged, values)]))
     assert found[0] == found[1]
 
