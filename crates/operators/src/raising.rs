@@ -76,7 +76,7 @@ const DIVISIONS: &str = "div divide idiv rdiv floor_divide floordiv ifloordiv rf
     ipow rpow";
 
 /// They raise for many reasons, and write to nothing.
-const REFUSING: &str = "ctc_loss";
+const REFUSING: &str = "ctc_loss nanquantile quantile";
 
 /// Of those that raise for metadata alone: no value of the numbers they compute with makes them raise, if they
 /// compute in floats. (An `int8` refuses an `alpha` of 300; `dropout` refuses a probability of 2.)

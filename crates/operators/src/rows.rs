@@ -52,7 +52,7 @@ pub const OPERATIONS: &[Row] = &[
          __float__ __format__ __index__ __int__ __len__ __long__ __nonzero__ __reduce_ex__ __repr__ \
          __reversed__ __setstate__ __torch_dispatch__ _assert_async _make_subclass _typed_storage \
          align_to apply_ as_subclass corrcoef cov data_ptr eig has_names is_pinned is_same_size is_set_to is_shared item map2_ map_ module_load \
-         nanquantile new numpy pin_memory quantile record_stream refine_names register_hook \
+         new numpy pin_memory record_stream refine_names register_hook \
          register_post_accumulate_grad_hook reinforce rename rename_ resize resize_ resize_as \
          resize_as_ set_ share_memory_ sparse_resize_ sparse_resize_and_clear_ storage \
          storage_offset tolist untyped_storage",
@@ -84,6 +84,8 @@ pub const OPERATIONS: &[Row] = &[
     ),
     // What goes back through it is as large as the longest target.
     row("", EagerOnly, NONE, "ctc_loss"),
+    // They look whether the places that they're asked for are between 0 and 1.
+    row("", EagerOnly, NONE, "nanquantile quantile"),
     row("", EagerOnly, SILENT, "detach_ requires_grad_ retain_grad"),
     // Sizes and counts are among their arguments, from this one on.
     row(
