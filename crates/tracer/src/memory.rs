@@ -8,9 +8,9 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 
 /// How much is mapped, in bytes.
-const MAPPED: usize = 4 << 20;
-/// In pieces below the size that the C library maps, and unmaps, by itself.
-const PIECE: usize = 64 << 10;
+const MAPPED: usize = 6 << 20;
+/// In pieces into which a trace's largest tables fit: what is free between smaller ones doesn't serve them.
+const PIECE: usize = 960 << 10;
 /// More than any table of a trace takes. The C library has the system map such a block for it alone, and from when one was
 /// given back on it takes blocks of that size from its heap, where pages have been touched.
 const LARGE: usize = 1 << 20;
