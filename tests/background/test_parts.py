@@ -113,6 +113,19 @@ def test_other_inputs_have_code_of_their_own(dynamic: bool | None) -> None:
     assert backend.ran > 0
 
 
+def warnings_of(compiled: Any, kind: type[Warning]) -> int:
+    """How many warnings some calls give that find what was compiled meanwhile. All calls are right."""
+    plain: list[float] = []
+    found: list[float] = []
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        for call in range(6):
+            assert same(compiled(X + call, found), halves(X + call, plain))
+            assert stator.wait(compiled, timeout=LONG)
+    assert plain == found
+    return sum(issubclass(it.category, kind) for it in given)
+
+
 def test_a_part_that_differs_is_replayed() -> None:
     def odd(graph: Any) -> Any:
         is_second = any("exp" in str(node.target) for node in graph.graph.nodes)
@@ -121,33 +134,15 @@ def test_a_part_that_differs_is_replayed() -> None:
     backend = Slow(odd)
     backend.go.set()
     compiled = stator.compile(halves, backend=backend, when="background")
-    plain: list[float] = []
-    found: list[float] = []
-    with warnings.catch_warnings(record=True) as given:
-        warnings.simplefilter("always")
-        for call in range(6):
-            assert same(compiled(X + call, found), halves(X + call, plain))
-            assert stator.wait(compiled, timeout=LONG)
-    told = [it for it in given if issubclass(it.category, stator.BackendDiffersWarning)]
-    assert len(told) == 1
-    assert plain == found
+    assert warnings_of(compiled, stator.BackendDiffersWarning) == 1
 
 
 def test_a_part_that_cant_be_compiled() -> None:
     backend = Slow(no_compiler)
     backend.go.set()
     compiled = stator.compile(halves, backend=backend, when="background")
-    plain: list[float] = []
-    found: list[float] = []
-    with warnings.catch_warnings(record=True) as given:
-        warnings.simplefilter("always")
-        for call in range(5):
-            assert same(compiled(X + call, found), halves(X + call, plain))
-            assert stator.wait(compiled, timeout=LONG)
-    told = [it for it in given if issubclass(it.category, stator.BackendFailedWarning)]
-    assert len(told) == 1
+    assert warnings_of(compiled, stator.BackendFailedWarning) == 1
     assert stats(compiled).tiers == ["failed"]
-    assert plain == found
 
 
 def test_compared_where_that_is_asked_for() -> None:
