@@ -43,8 +43,6 @@ impl Recorder {
         let given: SmallVec<[Given; 8]> =
             args.iter().map(|arg| described(&mut state, *arg)).collect();
         let takes_each = takes_each(&mut state, operation, args);
-        let fixed: SmallVec<[Given; 8]> =
-            args.iter().map(|arg| if_fixed(&mut state, *arg)).collect();
         drop(state);
         let names = names.map_or_else(Vec::new, heap::tuple_items);
         let names: SmallVec<[String; 8]> =
@@ -73,6 +71,10 @@ impl Recorder {
             // Called again, the operation reads a tensor again. Another backend's code can't. What is given a number that
             // was read is a step between the parts of a graph.
             Use::Scalar if !self.session.is_eager => {
+                let mut state = self.state.borrow_mut();
+                let fixed: SmallVec<[Given; 8]> =
+                    args.iter().map(|arg| if_fixed(&mut state, *arg)).collect();
+                drop(state);
                 match Reading::of_operator(callable.py(), &operation.name) {
                     Reading::Schemas(schemas) if schemas.tensors(&fixed, &names) == Use::Data => {
                         Use::Scalar
@@ -258,17 +260,11 @@ fn takes_each(state: &mut State, operation: &Operation, args: &[Borrowed<'_, '_>
 
 /// As [`described`], were the numbers that were read constants.
 fn if_fixed(state: &mut State, object: Borrowed<'_, '_>) -> Given {
-    let is_number = |object: Borrowed<'_, '_>| heap::is_number(object);
     match described(state, object) {
-        Given::Tensor { is_inexact, .. } if is_number(object) => {
-            if is_inexact {
-                Given::Number
-            } else {
-                Given::Integer
-            }
-        }
+        Given::Tensor { is_inexact: true, .. } if heap::is_number(object) => Given::Number,
+        Given::Tensor { .. } if heap::is_number(object) => Given::Integer,
         Given::Sequence { is_tensors, .. }
-            if heap::plain_parts(object).iter().all(|item| is_number(item.as_borrowed())) =>
+            if heap::plain_parts(object).iter().all(|item| heap::is_number(item.as_borrowed())) =>
         {
             Given::Sequence { is_tensors, holds_single: false }
         }
