@@ -166,6 +166,8 @@ pub enum Model {
     Check,
     /// `time.perf_counter` and such: a number that no two calls have in common.
     Clock,
+    /// `print`.
+    Print,
     /// `sys.exc_info`, `sys.exception`.
     Handled,
     /// `torch.manual_seed` and such: a generator's state is made of a number, or is another's.

@@ -16,9 +16,9 @@ use Model::{
     Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet, ContextReset,
     ContextSet, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr,
     GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter, Len, Locals, LockGive,
-    LockTake, New, Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, RecursionLimit,
-    Reduce, Repr, Scalar, Seed, SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall,
-    TypeOf, Unary, Vars,
+    LockTake, New, Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, Print,
+    RecursionLimit, Reduce, Repr, Scalar, Seed, SequenceRead, SetAttr, SetItem, Substitute, Super,
+    TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
     Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Place, Power, Product,
@@ -73,6 +73,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins", "pow", Modelled(Scalar), NONE).of_numbers(Power),
     row("builtins", "ord chr bin hex oct", Pure, NONE),
     row("builtins", "repr str ascii format", Modelled(Repr), NONE),
+    row("builtins", "print", Modelled(Print), NONE),
     row("builtins", "len", Modelled(Len), NONE),
     row("builtins", "isinstance issubclass callable", Modelled(IsInstance), MOVES),
     row("builtins", "getattr", Modelled(GetAttr), MOVES),

@@ -196,6 +196,22 @@ fn formatter_of(library: &Library, formatter: Borrowed<'_, '_>) -> Option<()> {
     is_plain.then_some(())
 }
 
+/// Whether what is printed goes to C code alone.
+#[must_use]
+pub fn are_streams_plain(py: Python<'_>) -> bool {
+    ["stdout", "stderr"].iter().all(|name| {
+        entry_of_sys(py, name)
+            .is_none_or(|stream| stream.is_none() || is_c_stream(stream.as_borrowed()))
+    })
+}
+
+/// Whether an object is one of the streams that programs print to.
+#[must_use]
+pub fn is_standard_stream(object: Borrowed<'_, '_>) -> bool {
+    let py = object.py();
+    ["stdout", "stderr"].iter().any(|name| entry_of_sys(py, name).is_some_and(|it| it.is(&*object)))
+}
+
 /// Whether writing to a stream runs C code alone.
 fn is_c_stream(stream: Borrowed<'_, '_>) -> bool {
     let is_c = |name: &str| {

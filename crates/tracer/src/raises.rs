@@ -17,6 +17,9 @@ pub const CHECKPOINT: &str = "through_python.checkpoint";
 /// The name of nodes that are transforms of `torch.func`.
 pub const TRANSFORM: &str = "through_python.transform";
 
+/// The name of nodes that print (`recorder/operations/prints.rs`).
+pub const PRINT: &str = "builtins.print";
+
 /// The name of nodes that end a label of profilers.
 pub const LABEL_END: &str = "torch.record_function_exit";
 
@@ -31,6 +34,9 @@ pub const ARRAY_WRITES: &str = "array.put_";
 
 /// What the names of nodes begin with that make objects which others are given: functions, cells, handles.
 pub const MADE: &str = "made.";
+
+/// What follows [`MADE`] where a `torch.Size` is made.
+pub const SIZE: &str = "Size";
 
 /// A call in a graph, or one that may become a node of it.
 #[derive(Clone, Copy)]
@@ -95,14 +101,20 @@ impl<'a> NodeCall<'a> {
     fn is_of_values(&self) -> bool {
         let Target::Function { name, .. } = self.target else { return false };
         let name = self.graph.text(name);
-        ["builtins.", "sys.", "time.", HELD].iter().any(|known| name.starts_with(known))
+        name != PRINT
+            && ["builtins.", "sys.", "time.", HELD].iter().any(|known| name.starts_with(known))
     }
 
     /// Whether it's a C function of Python's that computes a number or a text of such: it reads nothing else.
     pub fn is_of_numbers(&self) -> bool {
         let Target::Function { name, .. } = self.target else { return false };
         let name = self.graph.text(name);
-        name.starts_with("builtins.") || name.starts_with("math.")
+        (name.starts_with("builtins.") && name != PRINT) || name.starts_with("math.")
+    }
+
+    /// Whether it prints: what it has done is there for all to see, as with code of the program's own.
+    pub fn is_print(&self) -> bool {
+        matches!(self.target, Target::Function { name, .. } if self.graph.text(name) == PRINT)
     }
 
     /// Whether it's a function of NumPy's (`recorder/operations/arrays.rs`), or draws from a generator of Python's.
@@ -161,6 +173,10 @@ impl<'a> NodeCall<'a> {
         if self.name().starts_with(MADE) {
             // It holds what it is given.
             return Raising::Switch;
+        }
+        if self.is_print() {
+            // Its stream may refuse a text.
+            return Raising::Refusing;
         }
         if self.is_users() {
             return Raising::Unknown;

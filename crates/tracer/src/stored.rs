@@ -229,6 +229,8 @@ pub fn restore(py: Python<'_>, stored: Stored) -> PyResult<Traced> {
         first_effect: data.first_effect,
         emissions: data.emissions,
         known_lists: data.known_lists,
+        // What prints has a way out.
+        prints: false,
         symbolic: data.symbolic,
         locks: data.locks,
         draws: None,

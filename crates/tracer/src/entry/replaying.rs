@@ -28,6 +28,7 @@ use crate::effects;
 use crate::emission::Emission;
 use crate::frames::stage::Staged;
 use crate::frames::tracebacks;
+use crate::listeners;
 use crate::locate::text;
 use crate::locks::Held;
 use crate::raises::NodeCall;
@@ -58,6 +59,9 @@ impl Entry {
         }
         if !emissions::may_be_given(py, &self.traced, &self.outside(resolved)) {
             return Ok(Replay::Restart("user code may learn of a warning or log record"));
+        }
+        if self.traced.prints && !listeners::are_streams_plain(py) {
+            return Ok(Replay::Restart("user code may learn of what is printed"));
         }
         let rebuilt = self.outside(resolved);
         let locks = self.traced.locks.iter().map(|at| rebuilt[*at as usize]);

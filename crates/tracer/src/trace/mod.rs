@@ -80,6 +80,8 @@ pub struct Traced {
     pub emissions: Vec<Emission>,
     /// If there are any: the lists that the trace works with, by their positions in `rebuilt`.
     pub known_lists: Box<[u32]>,
+    /// Whether nodes print.
+    pub prints: bool,
     /// The facts about symbols, if there are any.
     pub symbolic: Option<Box<Symbolic>>,
     /// The locks that a replay holds, by their positions in `rebuilt`.

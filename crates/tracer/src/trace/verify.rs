@@ -213,6 +213,7 @@ mod tests {
             first_effect: None,
             emissions: Vec::new(),
             known_lists: Box::default(),
+            prints: false,
             symbolic: None,
             locks: Box::default(),
             draws: None,

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PySuper, PyType};
+use pyo3::types::{PySuper, PyTuple, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
@@ -177,7 +177,7 @@ impl State {
         let kind = self.kind(object);
         match kind {
             Kind::Tensor | Kind::Constant | Kind::Type | Kind::Singleton | Kind::Module => Ok(()),
-            Kind::Tuple => heap::tuple_items(object)
+            Kind::Tuple if object.is_exact_instance_of::<PyTuple>() => heap::tuple_items(object)
                 .iter()
                 .try_for_each(|item| self.give_argument(item.as_borrowed(), frame, lent)),
             Kind::Object if self.source(object).is_some() => self.object_input(object),

@@ -16,6 +16,7 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, Origin, State};
 use crate::recorder::notes::{heap, machinery};
+use crate::recorder::operations::given::is_exact_container;
 use crate::recorder::reads::whole_containers::is_plain;
 
 impl Recorder {
@@ -122,7 +123,7 @@ impl Recorder {
                 let detail = format!("before {name}, which is called as one node of the graph");
                 return Err((Reason::OutsideWrite, detail));
             }
-            args.iter().try_for_each(|arg| state.object_input(*arg))?;
+            args.iter().try_for_each(|arg| state.give_parts(*arg, frame))?;
             state.gradients.set_unknown();
             Ok(())
         });
@@ -216,6 +217,20 @@ impl State {
             self.object_node(source);
         }
         Ok(())
+    }
+
+    /// Has a node given an object as it is: a graph holds tuples, lists and dictionaries of these very types.
+    fn give_parts(&mut self, object: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<()> {
+        match self.kind(object) {
+            Kind::Tuple | Kind::List | Kind::Dict if is_exact_container(object) => {
+                heap::plain_parts(object)
+                    .iter()
+                    .try_for_each(|part| self.give_parts(part.as_borrowed(), frame))
+            }
+            Kind::Tuple | Kind::List | Kind::Dict => self.give(object, frame).map(drop),
+            Kind::Object if self.source(object).is_none() => self.give(object, frame).map(drop),
+            _ => self.object_input(object),
+        }
     }
 
     /// Takes the result of a call as a constant: what it is made of is guarded, as if it was found

@@ -103,6 +103,7 @@ impl Recorder {
             (Model::Draw, [generator, args @ ..]) => self.draw(call, *generator, args),
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
+            (Model::Print, _) => self.print(call).unwrap_or_else(|| self.unknown(call)),
             (Model::Handled, _) => self.read_handled(call),
             (Model::Locals, []) => self.read_locals(call),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
@@ -640,6 +641,7 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Call
             | Model::Substitute
             | Model::Check
+            | Model::Print
             | Model::NewGenerator
             | Model::Numpy
             | Model::Arrays(_)

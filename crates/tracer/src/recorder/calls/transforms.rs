@@ -159,9 +159,10 @@ impl State {
     ) -> Noted<()> {
         match self.kind(object) {
             Kind::Tensor | Kind::Constant | Kind::Singleton | Kind::Type => Ok(()),
-            Kind::Tuple if heap::is_plain_tuple(object) => heap::tuple_items(object)
+            Kind::Tuple if object.is_exact_instance_of::<PyTuple>() => heap::tuple_items(object)
                 .iter()
                 .try_for_each(|item| self.give_to_transform(item.as_borrowed(), frame, lent)),
+            Kind::Tuple if heap::is_plain_tuple(object) => self.give(object, frame).map(drop),
             Kind::List | Kind::Dict | Kind::Tuple if let Some(source) = self.source(object) => {
                 self.graph_arg(object)?;
                 let node = self.object_node(source);

@@ -344,6 +344,7 @@ impl<'s> Finish<'s> {
             first_effect: state.written.first(),
             emissions,
             known_lists,
+            prints: state.prints,
             symbolic,
             locks,
             draws: state.claims.draws.map(|(_, draws)| draws),

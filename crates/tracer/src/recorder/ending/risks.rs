@@ -62,6 +62,16 @@ impl Recorder {
         (is_behind || is_users && !state.written.is_empty()).then_some(Risk(None))
     }
 
+    /// Why the trace ends before an operation that has no way out; `None`: it goes on.
+    pub(in crate::recorder) fn runs_risk(&self, risk: Risk) -> Option<Stop> {
+        let Risk(why) = risk;
+        // A replay in which it raises would go back to the function's start, and print again.
+        let prints = self.state.try_borrow().is_ok_and(|state| state.prints);
+        why.or_else(|| {
+            prints.then(|| (Reason::Irrevocable, "an operation behind a print".to_owned()))
+        })
+    }
+
     /// Whether the program may handle what the current instruction raises.
     fn is_handled(&self, state: &mut State, frame: &Frame<'_>) -> bool {
         let withs = self.plain_withs.borrow();

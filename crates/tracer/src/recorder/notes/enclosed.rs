@@ -224,14 +224,14 @@ fn is_context(object: Borrowed<'_, '_>) -> bool {
 }
 
 impl State {
-    /// Whether code of the program's own is a node of the graph.
+    /// Whether code of the program's own is a node of the graph. A print runs none.
     pub(in crate::recorder) fn has_users_nodes(&self) -> bool {
-        self.has_node(|call| call.is_users())
+        self.has_node(|call| call.is_users() && !call.is_print())
     }
 
     /// As [`State::has_users_nodes`], of code that nobody has looked at.
     pub(in crate::recorder) fn has_unseen_nodes(&self) -> bool {
-        self.has_node(|call| call.is_users() && !self.is_seen(call.target))
+        self.has_node(|call| call.is_users() && !call.is_print() && !self.is_seen(call.target))
     }
 
     fn has_node(&self, is_it: impl Fn(NodeCall<'_>) -> bool) -> bool {

@@ -122,6 +122,8 @@ pub struct State {
     pub asked: Option<bool>,
     /// What was looked at that is another thing in each process, if anything was.
     pub of_process: Option<&'static str>,
+    /// Whether nodes print.
+    pub prints: bool,
     /// What a replay takes at its beginning.
     pub claims: Claims,
     kinds: Kinds,
@@ -201,6 +203,7 @@ impl State {
             roots: Roots::default(),
             asked: None,
             of_process: None,
+            prints: false,
             claims: Claims::default(),
             kinds: Kinds::new(py)?,
             reads: Reads::with_room(room.sources, room.read_slots),

@@ -192,7 +192,12 @@ pub enum Piece {
     Number(NumberId),
     Text(Py<PyAny>),
     Plain(Arg),
-    Row { is_list: bool, pieces: Vec<Piece> },
+    Row {
+        is_list: bool,
+        pieces: Vec<Piece>,
+    },
+    /// A `torch.Size`.
+    Size(Vec<Piece>),
     Dict(Vec<(Piece, Piece)>),
 }
 

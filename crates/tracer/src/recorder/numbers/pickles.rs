@@ -119,7 +119,7 @@ impl State {
             .iter()
             .map(|item| self.pickle_piece(item.as_borrowed(), depth + 1, met))
             .collect();
-        pieces.map(|pieces| Piece::Row { is_list, pieces })
+        pieces.map(|pieces| Piece::row(object, pieces))
     }
 
     fn pickle_text(&mut self, text: Borrowed<'_, '_>, met: &mut Met) -> Option<Piece> {

@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
@@ -19,10 +19,12 @@ use stator_cpython::{Result, generic};
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
 
 use crate::breaks::Reason;
+use crate::raises::{MADE, SIZE};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Arguments;
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::recorder::notes::symbols::{NumberId, Piece, Spelling, Text};
 
@@ -79,16 +81,20 @@ impl Recorder {
             FORMAT => None,
             _ => self.tensor_text(frame, value),
         };
+        // What makes its text by itself is given no format.
+        let is_row = of_tensor.is_none() && self.is_row_of_carried(value);
         let is_of_tensor = of_tensor.is_some();
-        if !is_of_tensor && !self.is_carried(value) {
+        if !is_of_tensor && !is_row && !self.is_carried(value)
+            || is_row && conversion == FORMAT && !spec.is_none_or(is_empty)
+        {
             return None;
         }
         let py = frame.py();
         let method = |object: Borrowed<'_, 'py>, name| object.get_type().getattr(name).ok();
         let converted = match (of_tensor, conversion) {
             (Some(text), _) => text,
-            (None, FORMAT) => value.to_owned(),
-            (None, STR) => {
+            (None, FORMAT) if !is_row => value.to_owned(),
+            (None, FORMAT | STR) => {
                 let text = py.get_type::<PyString>().into_any();
                 match self.spelt_by(Call::new(frame, text.as_borrowed(), &[value]))? {
                     Ok(text) => text,
@@ -104,7 +110,7 @@ impl Recorder {
             }
             _ => return None,
         };
-        let is_whole = match is_of_tensor {
+        let is_whole = match is_of_tensor || is_row {
             true => spec.is_none_or(is_empty),
             false => conversion != FORMAT && spec.is_none(),
         };
@@ -426,6 +432,13 @@ impl Recorder {
         state.is_carried_text(object) || state.number(object).is_some()
     }
 
+    /// Whether an object is a container of the trace's own that holds such numbers or texts.
+    fn is_row_of_carried(&self, value: Borrowed<'_, '_>) -> bool {
+        self.has_symbols()
+            && matches!(self.kind(value), Kind::List | Kind::Tuple | Kind::Dict)
+            && self.holds_any_number(value)
+    }
+
     /// Whether a format raises for no number of a type if it raises for none, and asks for no setting.
     fn formats_any(&self, spec: Borrowed<'_, '_>) -> bool {
         spec.is_exact_instance_of::<PyString>()
@@ -438,6 +451,16 @@ impl Recorder {
 fn apart<'py>(text: Object<'py>, operand: Borrowed<'_, 'py>) -> Object<'py> {
     let own = text.is(&*operand).then(|| text.cast_exact::<PyString>().ok()).flatten();
     own.and_then(|text| generic::own_text(text)).unwrap_or(text)
+}
+
+impl Piece {
+    /// The pieces of a list, a tuple or a `torch.Size`.
+    pub(super) fn row(of: Borrowed<'_, '_>, pieces: Vec<Self>) -> Self {
+        match heap::is_exact_list(of) || of.is_exact_instance_of::<PyTuple>() {
+            true => Self::Row { is_list: heap::is_exact_list(of), pieces },
+            false => Self::Size(pieces),
+        }
+    }
 }
 
 impl State {
@@ -486,7 +509,8 @@ impl State {
         pieces.iter().map(|piece| self.piece_arg(py, piece)).collect()
     }
 
-    fn piece_arg(&mut self, py: Python<'_>, piece: &Piece) -> Option<Arg> {
+    /// What makes a piece of a text, as the graph holds it.
+    pub(in crate::recorder) fn piece_arg(&mut self, py: Python<'_>, piece: &Piece) -> Option<Arg> {
         Some(match piece {
             Piece::Number(number) => Arg::Node(self.number_node(*number)),
             Piece::Text(text) => Arg::Node(self.text_node(text.bind_borrowed(py))?),
@@ -494,6 +518,13 @@ impl State {
             Piece::Row { is_list, pieces } => {
                 let args = self.piece_args(py, pieces)?;
                 if *is_list { self.graph.list(&args) } else { self.graph.tuple(&args) }
+            }
+            Piece::Size(pieces) => {
+                let args = self.piece_args(py, pieces)?;
+                let items = self.graph.tuple(&args);
+                let class = library(py, "torch", "Size").ok()?;
+                let target = self.function_target(class.as_borrowed(), format!("{MADE}{SIZE}"));
+                Arg::Node(self.graph.call(target, &[items], None))
             }
             Piece::Dict(items) => {
                 let mut args = SmallVec::<[(Arg, Arg); 4]>::new();
@@ -555,7 +586,11 @@ impl State {
         objects.iter().map(|object| self.piece(*object, depth)).collect()
     }
 
-    fn piece(&mut self, object: Borrowed<'_, '_>, depth: usize) -> Option<Piece> {
+    pub(in crate::recorder) fn piece(
+        &mut self,
+        object: Borrowed<'_, '_>,
+        depth: usize,
+    ) -> Option<Piece> {
         if let Some(number) = self.number(object) {
             return Some(Piece::Number(number));
         }
@@ -573,16 +608,27 @@ impl State {
         if is_value {
             return self.graph_arg(object).ok().map(Piece::Plain);
         }
-        let is_list = heap::is_exact_list(object);
+        // What a `torch.Size` holds is known wherever it was found.
+        let is_size = heap::is_plain_tuple(object) && !object.is_exact_instance_of::<PyTuple>();
         let is_own = self.origin(object) == Some(Origin::Fresh);
-        if depth >= DEPTH || !is_own || !is_list && !heap::is_plain_tuple(object) {
+        if depth >= DEPTH || !is_own && !is_size {
+            return None;
+        }
+        if heap::is_exact_dict(object) {
+            let items = heap::dict_items(object).into_iter().map(|(key, value)| {
+                let key = self.piece(key.as_borrowed(), depth + 1)?;
+                Some((key, self.piece(value.as_borrowed(), depth + 1)?))
+            });
+            return items.collect::<Option<_>>().map(Piece::Dict);
+        }
+        if !heap::is_exact_list(object) && !heap::is_plain_tuple(object) {
             return None;
         }
         let items = heap::children(object);
         let items: SmallVec<[Borrowed<'_, '_>; 8]> =
             items.iter().map(|item| item.as_borrowed()).collect();
         let pieces = self.pieces(&items, depth + 1)?;
-        Some(Piece::Row { is_list, pieces })
+        Some(Piece::row(object, pieces))
     }
 
     /// A text is about to decide what an operation does: what it spells is fixed.

@@ -23,7 +23,6 @@ use crate::functions::{ArrayUse, Class, Model, numpy};
 use crate::held::{self, Held};
 use crate::raises::{ARRAY_WRITES, ARRAYS};
 use crate::recorder::Recorder;
-use crate::recorder::ending::risks::Risk;
 use crate::recorder::notes::above::{Arguments, ArrayValues, Decides, Ends, Operations};
 use crate::recorder::notes::call::{Call, RecordedArgs, argument, library};
 use crate::recorder::notes::exits::Asks;
@@ -313,7 +312,7 @@ impl Recorder {
         let risk = noted.as_mut().and_then(|(.., risk)| risk.take());
         let way_out = risk.as_ref().and_then(|_| self.catch(frame));
         if way_out.is_none()
-            && let Some(Risk(Some((reason, detail)))) = risk
+            && let Some((reason, detail)) = risk.and_then(|risk| self.runs_risk(risk))
         {
             self.stop(frame, reason, detail);
             noted = None;

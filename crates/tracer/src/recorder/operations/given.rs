@@ -12,7 +12,7 @@ use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::SourceId;
 
 use crate::breaks::Reason;
-use crate::raises::MADE;
+use crate::raises::{MADE, SIZE};
 use crate::recorder::notes::above::Arguments;
 use crate::recorder::notes::call::library;
 use crate::recorder::notes::heap;
@@ -34,7 +34,15 @@ impl State {
         match self.kind(object) {
             Kind::Tuple if heap::is_plain_tuple(object) => {
                 let items = self.give_all(&heap::tuple_items(object), frame)?;
-                Ok(self.graph.tuple(&items))
+                let items = self.graph.tuple(&items);
+                if object.is_exact_instance_of::<PyTuple>() {
+                    return Ok(items);
+                }
+                // A `torch.Size` is asked for more than its elements.
+                let class = object.get_type();
+                let node = self.made_by(class.as_any().as_borrowed(), SIZE, &[items], frame);
+                self.given.add(object, node);
+                Ok(Arg::Node(node))
             }
             Kind::Tensor
             | Kind::Constant
@@ -45,7 +53,15 @@ impl State {
             | Kind::TorchCallable => self.graph_arg(object),
             Kind::Builtin if !self.is_own_method(object) => self.graph_arg(object),
             kind => match self.outside(object, kind, frame) {
-                Some(source) => Ok(Arg::Node(self.object_node(source))),
+                Some(source) => {
+                    let node = self.object_node(source);
+                    let is_container = matches!(kind, Kind::Tuple | Kind::List | Kind::Dict);
+                    if is_container && !is_exact_container(object) {
+                        // It's more than its elements.
+                        self.given.add(object, node);
+                    }
+                    Ok(Arg::Node(node))
+                }
                 None => self.give_own(object, frame),
             },
         }
@@ -373,4 +389,11 @@ impl State {
         }
         Ok(self.graph.dict(&items))
     }
+}
+
+/// Whether an object is a tuple, a list or a dictionary, and of no class on top of these.
+pub(in crate::recorder) fn is_exact_container(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyTuple>()
+        || heap::is_exact_list(object)
+        || heap::is_exact_dict(object)
 }

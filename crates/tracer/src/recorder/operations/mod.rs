@@ -4,7 +4,7 @@
 //! `numbers_given` of numbers that are given as tensors; `checks` and `custom_operators` are operators that
 //! only look. `arrays` are NumPy's generators, `array_values` its arrays and scalars, `array_numbers` scalars that are taken as Python's. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin.
 //! `backward` computes gradients. `enclosing` runs nodes that are code of the program's own, `given` and `given_instances` make what these are given, `early_writes` writes what they look at, `hooks` are such code.
-//! `programs` says what an operation may write to in a tensor program.
+//! `prints` is `print`. `programs` says what an operation may write to in a tensor program.
 //!
 //! An operation is executed once, on the program's own tensors. What its result's shape depends on decides
 //! whether it is a node at all: see `stator_operators`.
@@ -25,6 +25,7 @@ mod given_instances;
 pub(super) mod hooks;
 pub(super) mod numbers_given;
 pub(super) mod operators;
+pub(super) mod prints;
 pub(super) mod programs;
 pub(super) mod returned;
 pub(super) mod seeds;

@@ -19,7 +19,6 @@ use crate::breaks::Reason;
 use crate::compiling::Native;
 use crate::functions::{Determined, Operation};
 use crate::recorder::Recorder;
-use crate::recorder::ending::risks::Risk;
 use crate::recorder::notes::above::{Arguments, ArrayValues, Ends, Operations};
 use crate::recorder::notes::call::{Args, Call, RecordedArgs, argument};
 use crate::recorder::notes::heap;
@@ -251,7 +250,7 @@ impl Operations for Recorder {
         });
         let way_out = risk.as_ref().and_then(|_| self.catch(frame));
         if way_out.is_none()
-            && let Some(Risk(Some((reason, detail)))) = risk
+            && let Some((reason, detail)) = risk.and_then(|risk| self.runs_risk(risk))
         {
             self.stop(frame, reason, detail);
             before = None;

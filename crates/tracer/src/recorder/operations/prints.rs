@@ -1,0 +1,173 @@
+//! `print` of what differs from call to call: a step, which a replay makes at its place.
+//!
+//! `print(f"loss {loss.item():.3f}")` is a node that calls `print`. What it printed can't be taken back, as what code of
+//! the program's own has done; so there is a way out before it, for what its stream raises. Streams are C code: who is
+//! told sees nothing of what a replay has yet to write. That is asked before each replay anew.
+//!
+//! What prints constants alone breaks the graph, as it does in the document on TorchDynamo that the tests follow; with
+//! `fullgraph=True`, where a break is an error, it's a step too.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString};
+use smallvec::SmallVec;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
+use stator_cpython::heap::{tensor, types};
+use stator_cpython::hook::Suspended;
+use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::thread::Deferred;
+use stator_graph::{Arg, TextId, Value};
+use stator_guards::GuardKind;
+
+use crate::breaks::Reason;
+use crate::listeners;
+use crate::raises::PRINT;
+use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Arguments, Ends, Texts};
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::objects::Mark;
+use crate::recorder::notes::state::{Noted, State};
+
+/// A call of `print` as the graph holds it.
+#[derive(Default)]
+struct Printed {
+    args: SmallVec<[Arg; 4]>,
+    keywords: SmallVec<[TextId; 4]>,
+    /// Whether it differs from call to call.
+    varies: bool,
+}
+
+impl Recorder {
+    /// A call of `print`; `None`: it isn't a step, and nothing was executed.
+    pub(in crate::recorder) fn print<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let py = frame.py();
+        let may_be = self.session.is_replayed()
+            && !self.is_stopped()
+            && self.may_print(py)
+            && listeners::are_streams_plain(py);
+        if !may_be {
+            return None;
+        }
+        let tensors = args.iter().filter(|arg| self.kind(**arg) == Kind::Tensor);
+        if !tensors.into_iter().all(|tensor| self.has_plain_text(frame, *tensor)) {
+            return None;
+        }
+        let printed = self.note(frame, |state| state.printed(args, names))?;
+        let printed = printed.filter(|printed| printed.varies || self.session.fullgraph)?;
+        let way_out = self.catch(frame)?;
+        let result = {
+            let _native = Suspended::new(py);
+            let _deferred = Deferred::new(py);
+            call.natively()
+        };
+        if result.is_err() {
+            self.stop(frame, Reason::OperationRaised, "print");
+            return Some(result);
+        }
+        self.note(frame, |state| {
+            let target = state.function_target(callable, PRINT.to_owned());
+            let stack = state.place(frame);
+            let Printed { args, keywords, .. } = &printed;
+            let node = state.graph.call_with_keywords(target, args, keywords, stack);
+            state.graph.set_value(node, Value::Nothing);
+            state.add_catch(way_out, stack);
+            state.prints = true;
+            Ok(())
+        });
+        Some(result)
+    }
+
+    /// Whether what is printed comes behind all that the trace tells, to where it would go in a replay.
+    fn may_print(&self, py: Python<'_>) -> bool {
+        let state = self.state.borrow();
+        // A replay gives warnings and log records at its end.
+        let streams = ["stdout", "stderr"].map(|name| PyString::intern(py, name));
+        state.written.emissions().is_empty()
+            && !state.enclosed.is_on()
+            && !state.written.any_at(streams.map(|name| name.as_ptr() as usize))
+    }
+
+    /// Whether PyTorch says what the text of a tensor is.
+    fn has_plain_text<'py>(&self, frame: &Frame<'py>, tensor: Borrowed<'_, 'py>) -> bool {
+        tensor::info(tensor).is_some_and(|info| info.is_plain())
+            && self.has_text_of_pytorch(frame, tensor)
+    }
+}
+
+impl State {
+    /// The arguments of a call of `print`; `None`: there is one whose text may be anything.
+    fn printed(
+        &mut self,
+        args: &[Borrowed<'_, '_>],
+        names: Option<Borrowed<'_, '_>>,
+    ) -> Noted<Option<Printed>> {
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let (given, named) = args.split_at(args.len() - names.len());
+        let mut printed = Printed::default();
+        for arg in given {
+            let is_tensor = self.kind(*arg) == Kind::Tensor;
+            printed.varies |= is_tensor || self.holds_numbers(*arg);
+            let arg = if is_tensor { Some(self.graph_arg(*arg)?) } else { self.printed_arg(*arg)? };
+            let Some(arg) = arg else { return Ok(None) };
+            printed.args.push(arg);
+        }
+        for (name, arg) in names.iter().zip(named) {
+            let name = heap::text(name.as_borrowed());
+            let is_text =
+                |arg: &Borrowed<'_, '_>| arg.is_none() || arg.is_exact_instance_of::<PyString>();
+            let arg = match &*name {
+                "sep" | "end" if is_text(arg) => self.printed_arg(*arg)?,
+                "flush" if arg.is_exact_instance_of::<PyBool>() => Some(self.graph_arg(*arg)?),
+                "file" if arg.is_none() => Some(Arg::NONE),
+                "file" => self.stream_arg(*arg),
+                _ => None,
+            };
+            let Some(arg) = arg else { return Ok(None) };
+            printed.args.push(arg);
+            printed.keywords.push(self.graph.intern(&name));
+        }
+        Ok(Some(printed))
+    }
+
+    /// What a node prints for an object whose text runs no Python code.
+    fn printed_arg(&mut self, object: Borrowed<'_, '_>) -> Noted<Option<Arg>> {
+        if let Some(piece) = self.piece(object, 0) {
+            return Ok(self.piece_arg(object.py(), &piece));
+        }
+        if object.is_exact_instance_of::<PyString>() {
+            self.settle_text(object)?;
+            return self.graph_arg(object).map(Some);
+        }
+        let is_constant = match self.kind(object) {
+            Kind::Constant => heap::is_constant(object),
+            // `torch.float32`, but no member of an enumeration.
+            Kind::Singleton => types::is_immutable(object.get_type().as_borrowed()),
+            _ => false,
+        };
+        if !is_constant || self.holds_numbers(object) {
+            return Ok(None);
+        }
+        let Ok(text) = object.str() else { return Ok(None) };
+        self.graph_arg(text.as_any().as_borrowed()).map(Some)
+    }
+
+    /// One of the streams that programs print to, which is then known by identity.
+    fn stream_arg(&mut self, stream: Borrowed<'_, '_>) -> Option<Arg> {
+        if !listeners::is_standard_stream(stream) {
+            return None;
+        }
+        let source = self.source(stream)?;
+        if !self.is_identity_guarded(stream) {
+            let id = self.object(stream);
+            self.guard(source, GuardKind::Is(id));
+            self.objects.mark(stream, Mark::ByIdentity);
+        }
+        Some(Arg::Object(self.graph_object(stream, || "stream".into())))
+    }
+}
