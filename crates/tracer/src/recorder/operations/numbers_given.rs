@@ -16,7 +16,7 @@ use crate::breaks::Reason;
 use crate::functions::{Operation, Reading};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Ends;
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::call::{Call, argument};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
@@ -51,8 +51,13 @@ impl Recorder {
         let found = match Reading::of_operator(callable.py(), &operation.name) {
             Reading::Data => Use::Data,
             Reading::Literal if matches!(given.get(first), Some(Given::Tensor { .. })) => Use::Data,
-            // A type that is asked for may not hold the number.
-            Reading::Literal if names.contains(&"dtype") || operation.is_method => Use::Read,
+            Reading::Literal if operation.is_method => Use::Read,
+            // A type of integers that is asked for may not hold the number.
+            Reading::Literal
+                if !argument(args, call.names, args.len(), "dtype").is_none_or(takes_all) =>
+            {
+                Use::Read
+            }
             Reading::Literal => Use::Scalar,
             Reading::Schemas(schemas) => match schemas.tensors(&given, &names) {
                 // The row has been asked.
@@ -343,6 +348,14 @@ fn described(state: &mut State, object: Borrowed<'_, '_>) -> Given {
         _ if bears_single(state, object) => Given::Holder,
         _ => Given::Other,
     }
+}
+
+/// Whether `torch.tensor` makes elements of this type of all numbers, or of no particular one.
+fn takes_all(dtype: Borrowed<'_, '_>) -> bool {
+    let name = heap::short_repr(dtype);
+    let name = name.strip_prefix("torch.").unwrap_or_default();
+    dtype.is_none()
+        || ["float", "bfloat", "complex", "bool"].iter().any(|kind| name.starts_with(kind))
 }
 
 /// `c10::ScalarType`: integers and `bool` are 0 to 4 and 11, and 27 to 29 (unsigned); floating-point and
