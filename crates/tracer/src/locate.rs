@@ -42,6 +42,14 @@ pub fn within_torch(file: &str) -> Option<&str> {
     file.rfind("/torch/").map(|at| &file[at + 1..])
 }
 
+/// The path of a file of an installed package, from the folder of all packages on.
+#[must_use]
+pub fn within_packages(file: &str) -> Option<&str> {
+    ["/site-packages/", "/dist-packages/"]
+        .into_iter()
+        .find_map(|folder| file.rfind(folder).map(|at| &file[at + folder.len()..]))
+}
+
 /// A path as it is shown: relative to the current folder, if it lies in it.
 #[must_use]
 pub fn shown_path(file: &str) -> String {

@@ -29,6 +29,9 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let _reading = self.reads_on(call.frame, call.args);
         let known = |consumes: bool| {
+            if let Some(result) = self.fills_from_pairs(call) {
+                return result;
+            }
             if let Some(result) = self.ordered_by_key(call) {
                 return result;
             }

@@ -5,8 +5,9 @@ use std::iter;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyRange, PyTuple};
+use pyo3::types::{PyDict, PyFunction, PyList, PyRange, PyTuple};
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::CompareOp;
@@ -168,7 +169,7 @@ impl Recorder {
         let py = frame.py();
         let is_known = heap::is_exact_list(sequence)
             || heap::is_plain_tuple(sequence)
-            || heap::is_exact_dict(sequence)
+            || self.kind(sequence) == Kind::Dict && is_gone_over_by_c(sequence)
             || sequence.is_exact_instance_of::<PyRange>()
             || heap::view_items(sequence).is_some();
         let fits = |length: usize| (1..=LONGEST as usize).contains(&length);
@@ -419,9 +420,19 @@ pub(super) fn takes_items(key: Borrowed<'_, '_>) -> bool {
         Some((receiver, _)) => {
             heap::is_exact_list(receiver.as_borrowed())
                 || heap::is_exact_dict(receiver.as_borrowed())
+                // Others have a `__missing__`, which `get` doesn't ask.
+                || heap::is_named(key, &["get"]) && receiver.is_instance_of::<PyDict>()
         }
         None => heap::type_name(key) == "itemgetter",
     }
+}
+
+/// Whether C code goes over a dictionary: its class says nothing of that in Python.
+fn is_gone_over_by_c(dict: Borrowed<'_, '_>) -> bool {
+    let ty = dict.get_type();
+    ["__iter__", "__len__"].into_iter().all(|name| {
+        types::lookup_named(&ty, name).is_some_and(|own| !own.is_instance_of::<PyFunction>())
+    })
 }
 
 /// Whether an iterator goes over a list, tuple or dictionary.

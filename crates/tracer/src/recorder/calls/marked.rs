@@ -76,12 +76,12 @@ impl Recorder {
             }
             None if self.is_allowed_by_torch(function) => return Some(self.call_as_node(call)),
             None => {
-                if known.is_some_and(|known| known.is_machinery) {
+                if let Some(why) = known.and_then(|known| known.unfollowed) {
                     let taken = self.call_autograd_function(call);
                     if let Some(result) = taken.or_else(|| self.call_transform(call)) {
                         return Some(result);
                     }
-                    self.stop(frame, Reason::Machinery, machinery::name(function));
+                    self.stop(frame, why, machinery::name(function));
                 }
             }
         }

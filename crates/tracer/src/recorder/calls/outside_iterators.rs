@@ -10,7 +10,7 @@
 use pyo3::exceptions::PyStopIteration;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFrozenSet, PyList, PySet, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple, PyType};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator::stepped::{Stepped, accumulation, parts, stepped};
@@ -26,12 +26,12 @@ use stator_guards::{Gives, GuardKind, Source};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Calls, Ends};
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::effects::POSITION;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::Use;
-use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::state::{Origin, State, Stop};
 
 /// So many items are taken by one instruction at most.
 pub(super) const MOST_ITEMS: usize = 24;
@@ -328,6 +328,61 @@ fn takes_all(callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>], place: usize
         return (count == 1).then_some(Takes::Meanwhile);
     }
     SORTED.is(callable).then_some(Takes::First)
+}
+
+impl Recorder {
+    /// `dict(zip(names, values))` and `dict.update` likewise, where a generator gives the values: of a list of the pairs, so
+    /// that numbers that it reads are only kept. `None`: it's another call, or hashing a key could do more than that.
+    pub(super) fn fills_from_pairs<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let dict = frame.py().get_type::<PyDict>();
+        let (before, pairs) = match *args {
+            [pairs] if callable.is(&dict) => (None, pairs),
+            [dictionary, pairs] if is_update(callable, &dict) => (Some(dictionary), pairs),
+            _ => return None,
+        };
+        if names.is_some() || self.is_stopped() || !iterator::is_zip(pairs) {
+            return None;
+        }
+        let is_own = self.origin(pairs) == Some(Origin::Fresh) && iterator::parts(pairs) == 2;
+        let runs = || {
+            let values = iterator::over(pairs, 1);
+            values.is_some_and(|values| ops::is_generator(values.as_borrowed()))
+        };
+        if !is_own || !runs() || !self.gives_plain_keys(iterator::over(pairs, 0)?.as_borrowed()) {
+            return None;
+        }
+        let list = frame.py().get_type::<PyList>();
+        let all = self.call_object(Call::new(frame, list.as_any().as_borrowed(), &[pairs]));
+        Some(all.and_then(|all| {
+            let args: Args<'_, 'py> = before.into_iter().chain([all.as_borrowed()]).collect();
+            self.call_object(Call { frame, callable, args: &args, names })
+        }))
+    }
+
+    /// Whether an iterator goes over a container of constants that a dictionary hashes without code of a user's, and that are
+    /// the same in each replay.
+    fn gives_plain_keys(&self, keys: Borrowed<'_, '_>) -> bool {
+        if !iterator::is_known(keys) || iterator::combines(keys) || iterator::wraps(keys) {
+            return false;
+        }
+        let Some(container) = iterator::over(keys, 0) else { return false };
+        let container = container.as_borrowed();
+        let items: Vec<_> = if heap::is_exact_dict(container) {
+            heap::dict_items(container).into_iter().map(|(key, _)| key).collect()
+        } else if heap::is_exact_list(container) || heap::is_plain_tuple(container) {
+            heap::children(container)
+        } else {
+            return false;
+        };
+        items.iter().all(|item| item.is_exact_instance_of::<PyString>())
+    }
+}
+
+/// Whether a callable is the method of dictionaries by which others are taken over.
+fn is_update(callable: Borrowed<'_, '_>, dict: &Bound<'_, PyType>) -> bool {
+    heap::is_named(callable, &["update"])
+        && dict.getattr("update").is_ok_and(|update| update.is(callable))
 }
 
 /// What a call makes a list or a tuple of. If that is a generator, whoever makes what it yields is a Python frame, so C

@@ -314,13 +314,22 @@ impl Recorder {
     /// them. `args`: those without names.
     fn hands_on(&self, class: &Class, writes: Option<Writes>, args: &[Borrowed<'_, '_>]) -> bool {
         let is_new = |object: &Borrowed<'_, '_>| {
-            heap::is_exact_dict(*object) && self.origin(*object) == Some(Origin::Fresh)
+            let is_one = heap::is_exact_dict(*object)
+                || heap::is_exact_list(*object) && self.has_plain_texts_as_keys(*object);
+            is_one && self.origin(*object) == Some(Origin::Fresh)
         };
         matches!(class, Class::Model(Model::ContainerWrite))
             && matches!(writes, Some(Writes::Merged))
             && args.split_first().is_some_and(|(receiver, given)| {
                 receiver.is_instance_of::<PyDict>() && given.iter().all(is_new)
             })
+    }
+
+    /// Whether a list holds pairs, of which a dictionary is to have the first ones as keys: texts that spell no number.
+    fn has_plain_texts_as_keys(&self, pairs: Borrowed<'_, '_>) -> bool {
+        let state = self.state.borrow();
+        text_keys(pairs)
+            .is_some_and(|keys| keys.iter().all(|key| state.spelt(key.as_borrowed()).is_empty()))
     }
 
     /// C code looks at texts that spell numbers, or at those in a container.

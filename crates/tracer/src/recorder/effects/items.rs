@@ -72,6 +72,11 @@ impl Recorder {
             Kind::Tensor => None,
             _ => self.python_set_item(frame, owner, value.is_some()),
         };
+        if kind == Kind::Tensor
+            && let Some(place) = self.place_of_member(key)
+        {
+            return self.set_item(frame, owner, place.as_borrowed(), value);
+        }
         // A method in Python looks at the key itself.
         let looks_itself = kind == Kind::Tensor || kind == Kind::Object && method.is_some();
         if !looks_itself && !self.keeps_key(frame, owner, key) {
@@ -115,6 +120,11 @@ impl Recorder {
         }
         if let Some(key) = self.place_by_tensor(frame, self.kind(owner), key) {
             return self.set_item(frame, owner, key.as_borrowed(), value);
+        }
+        if (kind == Kind::List || heap::is_deque(owner))
+            && let Some(place) = self.place_of_member(key)
+        {
+            return self.set_item(frame, owner, place.as_borrowed(), value);
         }
         if self.asks_bounds(frame, self.kind(owner), key) {
             return ops::set_item(owner, key, value);

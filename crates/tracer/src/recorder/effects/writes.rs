@@ -121,7 +121,7 @@ impl State {
                 return Ok(());
             }
         }
-        if self.know_module_key(key)? {
+        if self.know_module_key(key)? || self.is_member_key(key) {
             return Ok(());
         }
         let detail = format!("an item of a {}", heap::type_name(dict));

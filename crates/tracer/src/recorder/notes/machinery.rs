@@ -1,4 +1,6 @@
-//! PyTorch's machinery: functions that trace, transform or differentiate what they are given.
+//! Python functions that aren't followed. PyTorch's machinery traces, transforms or differentiates what it is given. Its
+//! functions that write and read files, and libraries that compute with NumPy's arrays, are Python around C code that no
+//! trace has a place for.
 //!
 //! Their frames do nothing that belongs into a graph, and call dozens of things that end a trace. So a
 //! call of one is one break, at the user's own instruction; what it calls runs natively.
@@ -14,7 +16,8 @@ use stator_cpython::object::Borrowed;
 
 use super::heap;
 use super::kinds::Kind;
-use crate::locate::{text, within_torch};
+use crate::breaks::Reason;
+use crate::locate::{text, within_torch, within_packages};
 use crate::marks;
 use crate::recorder::Recorder;
 
@@ -55,6 +58,15 @@ const FUNCTIONS: &[(&str, &[(&str, Name)])] = &[
         ],
     ),
 ];
+
+/// Functions that write files and read them.
+const FILES: (&str, &[(&str, Name)]) = (
+    "torch/serialization.py",
+    &[("load", Name::Fixed("torch.load")), ("save", Name::Fixed("torch.save"))],
+);
+
+/// Libraries of which no function is followed: their folders among the installed packages.
+const LIBRARIES: &[&str] = &["scipy/", "sklearn/"];
 
 /// Functions in such places that are followed all the same.
 const PLAIN: &[(&str, &[&str])] = &[
@@ -115,12 +127,12 @@ enum Name {
     Wrapped,
 }
 
-/// What is machinery in a file.
+/// What isn't followed in a file.
 #[derive(Clone, Copy)]
 enum Part {
     Nothing,
-    Everything,
-    Functions(&'static [(&'static str, Name)]),
+    Everything(Reason),
+    Functions(Reason, &'static [(&'static str, Name)]),
 }
 
 /// What is known of code objects and files, which are kept alive.
@@ -135,8 +147,8 @@ pub(in crate::recorder) struct Machinery {
 /// What a function's code says of it.
 #[derive(Clone, Copy)]
 pub(in crate::recorder) struct Known {
-    /// It is machinery.
-    pub is_machinery: bool,
+    /// Why it isn't followed, if so.
+    pub unfollowed: Option<Reason>,
     /// It has a mark of PyTorch's: see [`marks::of_torch`].
     pub is_marked: bool,
 }
@@ -150,16 +162,16 @@ impl Machinery {
             return Some(*known);
         }
         let is_marked = marks::of_torch(function).is_some();
-        let known = Known { is_machinery: self.is_machinery(code.as_borrowed()), is_marked };
+        let known = Known { unfollowed: self.unfollowed(code.as_borrowed()), is_marked };
         self.codes.borrow_mut().insert(key, (code.unbind(), known));
         Some(known)
     }
 
-    fn is_machinery(&self, code: Borrowed<'_, '_>) -> bool {
-        let Some(code) = Code::of(code) else { return false };
+    fn unfollowed(&self, code: Borrowed<'_, '_>) -> Option<Reason> {
+        let code = Code::of(code)?;
         // What only stores its arguments needn't be one.
         if code.name().is(pyo3::intern!(code.name().py(), "__init__")) {
-            return false;
+            return None;
         }
         let file = code.filename();
         let key = file.as_ptr() as usize;
@@ -170,9 +182,11 @@ impl Machinery {
             part
         });
         match part {
-            Part::Nothing => false,
-            Part::Everything => !is_plain(&text(file), &text(code.qualname())),
-            Part::Functions(names) => named_in(names, &text(code.qualname())).is_some(),
+            Part::Nothing => None,
+            Part::Everything(why) => {
+                (!is_plain(&text(file), &text(code.qualname()))).then_some(why)
+            }
+            Part::Functions(why, names) => named_in(names, &text(code.qualname())).map(|_| why),
         }
     }
 }
@@ -188,20 +202,22 @@ pub(in crate::recorder) fn native_name(callable: Borrowed<'_, '_>) -> Option<&'s
     is_apply.then_some("Function.apply")
 }
 
-/// What a function of the machinery is called.
+/// What a function that isn't followed is called.
 pub(in crate::recorder) fn name(function: Borrowed<'_, '_>) -> String {
     let code = value(function, Field::Code);
     let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
     let Some(code) = code else { return "a function of PyTorch's".into() };
     let own = text(code.qualname());
-    let Part::Functions(names) = part_of(&text(code.filename())) else { return own };
-    match named_in(names, &own) {
-        Some(Name::Fixed(name)) => name.to_string(),
-        Some(Name::Wrapped) => {
-            let shown = value(function, Field::Qualname).map(|shown| text(shown.as_borrowed()));
-            format!("{} under torch.compile", shown.unwrap_or(own))
-        }
-        None => own,
+    let shown = || value(function, Field::Qualname).map(|shown| text(shown.as_borrowed()));
+    match part_of(&text(code.filename())) {
+        // Decorators of the library's stand around its functions.
+        Part::Everything(Reason::OpaqueCall) => shown().unwrap_or(own),
+        Part::Functions(_, names) => match named_in(names, &own) {
+            Some(Name::Fixed(name)) => name.to_string(),
+            Some(Name::Wrapped) => format!("{} under torch.compile", shown().unwrap_or(own)),
+            None => own,
+        },
+        _ => own,
     }
 }
 
@@ -214,13 +230,20 @@ fn is_plain(file: &str, qualname: &str) -> bool {
     place.is_some_and(|(_, names)| names.contains(&qualname))
 }
 
-fn part_of(file: &str) -> Part {
-    let Some(file) = within_torch(file) else { return Part::Nothing };
+fn part_of(path: &str) -> Part {
+    let library = within_packages(path);
+    if library.is_some_and(|file| LIBRARIES.iter().any(|folder| file.starts_with(folder))) {
+        return Part::Everything(Reason::OpaqueCall);
+    }
+    let Some(file) = within_torch(path) else { return Part::Nothing };
     if PLACES.iter().any(|place| file.starts_with(place)) {
-        return Part::Everything;
+        return Part::Everything(Reason::Machinery);
+    }
+    if file == FILES.0 {
+        return Part::Functions(Reason::OpaqueCall, FILES.1);
     }
     let functions = FUNCTIONS.iter().find(|(place, _)| file == *place);
-    functions.map_or(Part::Nothing, |(_, names)| Part::Functions(names))
+    functions.map_or(Part::Nothing, |(_, names)| Part::Functions(Reason::Machinery, names))
 }
 
 impl Recorder {
@@ -231,7 +254,7 @@ impl Recorder {
             Kind::Function => {
                 marks::of(callable).is_some()
                     || self.is_allowed_by_torch(callable)
-                    || self.machinery.known(callable).is_some_and(|known| known.is_machinery)
+                    || self.machinery.known(callable).is_some_and(|known| known.unfollowed.is_some())
             }
             _ => marks::registered(callable).is_some(),
         }

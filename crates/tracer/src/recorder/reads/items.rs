@@ -77,6 +77,9 @@ impl Recorder {
             return ops::get_item(owner, key);
         }
         match kind {
+            Kind::Tensor if let Some(place) = self.place_of_member(key) => {
+                self.tensor_item(frame, owner, place.as_borrowed())
+            }
             Kind::Tensor => self.tensor_item(frame, owner, key),
             // Lists and tuples are guarded as a whole when they are found.
             Kind::List | Kind::Tuple | Kind::Constant => {
@@ -291,6 +294,19 @@ impl Recorder {
             && matches!(self.kind(key), Kind::Tensor | Kind::Slice)
             && holds_tensor(&mut self.state.borrow_mut(), key);
         if has_tensor { self.settled(frame, key) } else { None }
+    }
+
+    /// The number that C code takes for a member of an enumeration of integers: its value as an integer, whatever its class says.
+    pub(in crate::recorder) fn place_of_member<'py>(
+        &self,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let is_number = key.is_instance_of::<PyInt>() && self.kind(key) == Kind::Singleton;
+        if !is_number || !self.state.borrow().is_identity_guarded(key) {
+            return None;
+        }
+        let place: isize = key.extract().ok()?;
+        Some(PyInt::new(key.py(), place).into_any())
     }
 
     /// Ends the trace where C code would ask a key for numbers that nothing guards: a tensor, or a

@@ -104,6 +104,15 @@ impl State {
         Ok(true)
     }
 
+    /// Whether a key is a member of an enumeration that is known by identity, and that a dictionary knows by it: it is equal
+    /// to itself alone, and is hashed by its name.
+    pub fn is_member_key(&mut self, key: Borrowed<'_, '_>) -> bool {
+        self.kind(key) == Kind::Singleton
+            && self.source(key).is_some()
+            && self.is_identity_guarded(key)
+            && is_plain_member(key)
+    }
+
     /// Whether a dictionary finds a key by its value, or as the object that it is, without code of a
     /// user's.
     pub fn is_plain_key(&mut self, key: Borrowed<'_, '_>) -> bool {
@@ -120,6 +129,18 @@ impl State {
             _ => false,
         }
     }
+}
+
+/// Whether an object is a member of an enumeration whose class leaves equality to `object` and hashing to `enum.Enum`.
+fn is_plain_member(object: Borrowed<'_, '_>) -> bool {
+    static MEMBER: Named = Named::new("enum", "Enum");
+    let Ok(member) = MEMBER.get(object.py()) else { return false };
+    let (ty, plain) = (object.get_type(), object.py().get_type::<PyAny>());
+    let is_from = |class: &Object<'_>, name: &str| {
+        let own = types::lookup_named(&ty, name);
+        own.is_some_and(|own| class.getattr(name).is_ok_and(|theirs| theirs.is(&own)))
+    };
+    is_from(member, "__hash__") && is_from(plain.as_any(), "__eq__")
 }
 
 /// Whether an object is a module of PyTorch's.
