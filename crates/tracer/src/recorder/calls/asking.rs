@@ -29,7 +29,7 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let _reading = self.reads_on(call.frame, call.args);
         let known = |consumes: bool| {
-            if let Some(result) = self.fills_from_pairs(call) {
+            if let Some(result) = self.fills_from_pairs(call).or_else(|| self.takes_keys(call)) {
                 return result;
             }
             if let Some(result) = self.ordered_by_key(call) {

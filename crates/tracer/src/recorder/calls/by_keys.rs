@@ -120,6 +120,37 @@ impl Recorder {
         })
     }
 
+    /// `list(d)`, `tuple(d)`, `sorted(d)`, `min(d)` and `max(d)` of a dictionary: C code gets its keys, and looks at no value.
+    /// `None`: it's another call, or the dictionary says in Python what is gone over.
+    pub(super) fn takes_keys<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let ([dict], None) = (args, names) else { return None };
+        let py = frame.py();
+        let [list, tuple] = [py.get_type::<PyList>().into_any(), py.get_type::<PyTuple>().into_any()];
+        let keeps = callable.is(&list) || callable.is(&tuple);
+        let numeric = self.functions.numeric(callable);
+        let orders =
+            matches!(numeric, Some(Numeric::Sorted | Numeric::Least | Numeric::Greatest));
+        let is_dict = (keeps || orders)
+            && !self.is_stopped()
+            && self.kind(*dict) == Kind::Dict
+            && is_gone_over_by_c(*dict);
+        if !is_dict {
+            return None;
+        }
+        if !keeps {
+            let keys = self.call_object(Call::new(frame, list.as_borrowed(), args));
+            return Some(keys.and_then(|keys| {
+                self.call_object(Call::new(frame, callable, &[keys.as_borrowed()]))
+            }));
+        }
+        self.guard_protocol_of(frame, *dict, &["__iter__", "__len__", "__length_hint__"]);
+        self.note(frame, |state| state.adopt_keys(*dict))?;
+        Some(call.natively().inspect(|keys| {
+            self.note(frame, |state| state.register(keys.as_borrowed()));
+        }))
+    }
+
     /// Whether the recorder calls a key itself: a Python function, a dictionary's `get`, and where things are sorted what takes
     /// an item out of a list or dictionary, or out of what it's given.
     fn may_be_key(&self, key: Borrowed<'_, '_>, is_sort: bool) -> bool {

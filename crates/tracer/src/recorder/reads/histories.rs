@@ -18,7 +18,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, BinaryOp};
 
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
-use stator_guards::SourceId;
+use stator_guards::{Source, SourceId};
 
 use crate::breaks::Reason;
 use crate::functions::{Class, Model, Numeric};
@@ -241,8 +241,9 @@ impl Recorder {
             return Some(ops::get_item(list, key));
         }
         let index = match index {
-            // An index from the front depends on how many made room.
-            0.. if added > 0 && history.most.is_some() => return None,
+            0.. if added > 0 && history.most.is_some() => {
+                return self.front_of_bounded(frame, &history, index.cast_unsigned());
+            }
             0.. => index,
             _ if -index > length.cast_signed() => return None,
             _ => index + added,
@@ -251,6 +252,36 @@ impl Recorder {
         let number = own(&history.left(usize::try_from(at).ok()?)?)?;
         let index = if index < 0 { index } else { index + history.dropped.cast_signed() };
         self.number_at(frame, &history, index, number)
+    }
+
+    /// A number at an index from the front of what is bounded and was added to. Which one that is depends on how many made
+    /// room: none or as many as were added, as a decision has it. `None`: others did, or it's among those that were added.
+    fn front_of_bounded<'py>(
+        &self,
+        frame: &Frame<'py>,
+        history: &History<'py>,
+        index: usize,
+    ) -> Option<Result<Object<'py>>> {
+        let (most, left, added) = (history.most?, history.left_long(), history.added.len());
+        let (operator, length, at) = if left + added <= most {
+            (Operator::Le, most - added, index)
+        } else if left == most {
+            (Operator::Eq, most, index + added)
+        } else {
+            return None;
+        };
+        let number = own(&history.left(at).filter(|_| at < left)?)?;
+        let asked = |state: &mut State| {
+            let before = state.length_of(frame, history)?;
+            state.graph.set_value(before, Value::Integer);
+            let stack = state.place(frame);
+            let args = [Arg::Node(before), Arg::int((length + history.dropped) as i64)];
+            Ok(Arg::Node(state.graph.call(Target::Operator(operator), &args, stack)))
+        };
+        match self.decided(frame, Asks::Program, asked, || Ok(true))? {
+            Ok(_) => self.number_at(frame, history, (at + history.dropped).cast_signed(), number),
+            Err(raised) => Some(Err(raised)),
+        }
     }
 
     /// A number that it held, at an index. `None`: it can't be asked here of what type that is.
@@ -396,8 +427,7 @@ impl State {
             && !self.reads.has(&slot)
             && !self.written.has(&slot)
             && let Some(source) = self.source(list)
-            && let Some(length) = container::deque_length(list)
-            && self.policy.takes_length(length, || self.sources.print(source))
+            && self.is_deque_to_differ(source, list)
         {
             // It's read by whoever looks at it.
             self.leave_unread(source, list, Use::default());
@@ -432,6 +462,16 @@ impl State {
         let Some((dropped, added)) = changed else { return Ok(None) };
         let (base, held) = (Base::Outside(source), held.into_any());
         Ok(Some(History { base, held, dropped, added, most }))
+    }
+
+    /// Whether a deque was found to have another length in another call, or other numbers.
+    fn is_deque_to_differ(&mut self, source: SourceId, deque: Borrowed<'_, '_>) -> bool {
+        let items = container::deque_items(deque).unwrap_or_default();
+        self.policy.takes_length(items.len(), || self.sources.print(source))
+            || items.iter().enumerate().any(|(index, item)| {
+                let child = self.sources.intern(Source::DequeItem { parent: source, index });
+                self.takes_number(child, item.as_borrowed(), false)
+            })
     }
 
     /// The node that has what it held before the trace wrote to it.
