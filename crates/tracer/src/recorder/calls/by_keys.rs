@@ -126,11 +126,11 @@ impl Recorder {
         let Call { frame, callable, args, names } = call;
         let ([dict], None) = (args, names) else { return None };
         let py = frame.py();
-        let [list, tuple] = [py.get_type::<PyList>().into_any(), py.get_type::<PyTuple>().into_any()];
+        let [list, tuple] =
+            [py.get_type::<PyList>().into_any(), py.get_type::<PyTuple>().into_any()];
         let keeps = callable.is(&list) || callable.is(&tuple);
         let numeric = self.functions.numeric(callable);
-        let orders =
-            matches!(numeric, Some(Numeric::Sorted | Numeric::Least | Numeric::Greatest));
+        let orders = matches!(numeric, Some(Numeric::Sorted | Numeric::Least | Numeric::Greatest));
         let is_dict = (keeps || orders)
             && !self.is_stopped()
             && self.kind(*dict) == Kind::Dict

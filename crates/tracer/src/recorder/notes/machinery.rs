@@ -17,7 +17,7 @@ use stator_cpython::object::Borrowed;
 use super::heap;
 use super::kinds::Kind;
 use crate::breaks::Reason;
-use crate::locate::{text, within_torch, within_packages};
+use crate::locate::{text, within_packages, within_torch};
 use crate::marks;
 use crate::recorder::Recorder;
 
@@ -254,7 +254,10 @@ impl Recorder {
             Kind::Function => {
                 marks::of(callable).is_some()
                     || self.is_allowed_by_torch(callable)
-                    || self.machinery.known(callable).is_some_and(|known| known.unfollowed.is_some())
+                    || self
+                        .machinery
+                        .known(callable)
+                        .is_some_and(|known| known.unfollowed.is_some())
             }
             _ => marks::registered(callable).is_some(),
         }
