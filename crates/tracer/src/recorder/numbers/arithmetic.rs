@@ -14,6 +14,7 @@ use stator_shapes::{Cmp, CondId, Context, Error, ExprId, FloatId, FloatOp, Float
 use super::lazy_readers::maps_lengths;
 use super::number_functions::boolean;
 use super::read_numbers::are_read;
+use super::rows::is_nan;
 use super::symbols::comparison;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
@@ -423,32 +424,48 @@ impl Recorder {
             return Some(false);
         }
         for (left, right) in left.iter().zip(&right) {
-            if !self.symbolic_items_equal(frame, [left.as_borrowed(), right.as_borrowed()])? {
+            if !self.held_numbers_equal(frame, [left.as_borrowed(), right.as_borrowed()])? {
                 return Some(false);
             }
         }
         Some(true)
     }
 
-    /// Whether two numbers in tuples are equal.
-    fn symbolic_items_equal<'py>(
+    /// Whether C code finds two numbers in containers to be equal: an object equals itself, a NaN too. `None`: what a NaN is
+    /// compared with, C code has to say.
+    ///
+    /// Numbers that differ here may be one object elsewhere. So a question is asked to which a NaN answers no.
+    pub(super) fn held_numbers_equal<'py>(
         &self,
         frame: &Frame<'py>,
         items: [Borrowed<'_, 'py>; 2],
     ) -> Option<bool> {
-        let mut state = self.state.borrow_mut();
-        let Some(terms) = state.terms(&items) else {
-            // Two constants, or one too large for a term.
-            return Some(items[0].eq(items[1]).unwrap_or(false));
-        };
-        if are_read(&terms) {
-            drop(state);
-            let answer = self.read_compare(frame, CompareOp::Eq, items, &terms)?;
-            return answer.ok()?.is_truthy().ok();
+        let [left, right] = items;
+        if left.is(right) {
+            return Some(true);
         }
-        let context = &mut state.symbols.as_mut()?.context;
-        let equal = condition(context, CompareOp::Eq, terms[0].number, terms[1].number).ok()?;
-        Some(state.decide(frame.py(), equal))
+        if items.into_iter().any(is_nan) {
+            return None;
+        }
+        let is_equal = left.eq(right).ok()?;
+        let are_symbolic = {
+            let mut state = self.state.borrow_mut();
+            items.map(|item| state.number(item).is_some())
+        };
+        let is_int = |item: &Borrowed<'_, '_>| item.is_exact_instance_of::<PyInt>();
+        let op = match are_symbolic {
+            _ if is_equal => CompareOp::Eq,
+            [true, true] if items.iter().all(is_int) => CompareOp::Ne,
+            [true, true] if left.lt(right).ok()? => CompareOp::Lt,
+            [true, true] => CompareOp::Gt,
+            _ => CompareOp::Ne,
+        };
+        match self.symbolic_compare(frame, op, left, right) {
+            Some(answer) => drop(answer.ok()?),
+            // Two constants, or one too large for a term.
+            None => self.concrete(frame, &items, "a comparison"),
+        }
+        Some(is_equal)
     }
 
     /// The truth value of a symbolic number.

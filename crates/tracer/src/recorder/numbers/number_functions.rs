@@ -254,11 +254,7 @@ impl Recorder {
             }
         }
         for own in &items {
-            let equal = match self.symbolic_compare(frame, CompareOp::Eq, own.as_borrowed(), item) {
-                Some(equal) => equal,
-                None => ops::compare(CompareOp::Eq, own.as_borrowed(), item),
-            };
-            if equal.ok()?.is_truthy().ok()? {
+            if self.held_numbers_equal(frame, [own.as_borrowed(), item])? {
                 return Some(true);
             }
         }

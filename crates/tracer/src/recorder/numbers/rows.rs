@@ -166,6 +166,6 @@ fn is_list(object: Borrowed<'_, '_>) -> bool {
     heap::is_exact_list(object)
 }
 
-fn is_nan(object: Borrowed<'_, '_>) -> bool {
+pub(super) fn is_nan(object: Borrowed<'_, '_>) -> bool {
     object.cast_exact::<PyFloat>().is_ok_and(|number| number.value().is_nan())
 }
