@@ -5,9 +5,9 @@
 //! its place, between what is written to the tensor before and behind. It asks how tensors are printed, in each replay anew.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyString, PyTuple};
+use pyo3::types::{PyFloat, PyModule, PyString, PyTuple, PyType};
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor;
+use stator_cpython::heap::{tensor, types};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, generic, ops};
@@ -71,7 +71,8 @@ impl Recorder {
             && !self.is_stopped()
             && self.session.is_replayed()
             && self.may_read(frame)
-            && !self.state.borrow().enclosed.is_on();
+            && !self.state.borrow().enclosed.is_on()
+            && !self.state.borrow().has_written_printing(frame.py());
         if !may_be || !self.has_text_of_pytorch(frame, value) {
             return None;
         }
@@ -180,6 +181,39 @@ impl State {
         self.graph.set_value(node, Value::Text);
         self.set_given(text, number, node);
     }
+
+    /// Whether the trace has written to what says how tensors are printed. A replay writes that when its graph has run, so a
+    /// node would find what was there before.
+    fn has_written_printing(&self, py: Python<'_>) -> bool {
+        let effects = self.written.effects();
+        if effects.is_empty() {
+            return false;
+        }
+        let options = library(py, "torch._tensor_str", "PRINT_OPTS").ok();
+        let fields = options.as_ref().and_then(|options| options.getattr("__dict__").ok());
+        effects.iter().any(|effect| {
+            let object = effect.object.bind_borrowed(py);
+            options.iter().chain(&fields).any(|own| own.is(&*object))
+                || is_namespace_of_pytorch(object)
+        })
+    }
+}
+
+/// Whether names of PyTorch's are looked up in an object: one of its modules, the dictionary of one, or one of its classes.
+fn is_namespace_of_pytorch(object: Borrowed<'_, '_>) -> bool {
+    let py = object.py();
+    let name = |text| PyString::intern(py, text).into_any();
+    let name = if heap::is_exact_dict(object) {
+        heap::dict_get(object, name("__name__").as_borrowed())
+    } else if let Ok(module) = object.cast_exact::<PyModule>() {
+        module.getattr("__name__").ok()
+    } else if let Ok(class) = object.cast::<PyType>() {
+        types::lookup(class.as_borrowed(), name("__module__").as_borrowed())
+    } else {
+        None
+    };
+    name.and_then(|name| name.extract::<String>().ok())
+        .is_some_and(|name| name == "torch" || name.starts_with("torch."))
 }
 
 /// Whether no field of a text converts what it's given (`{!r}`), or looks into it (`{0.shape}`).
