@@ -7,7 +7,7 @@
 //! listings and replay take them first, in the order of [`Graph::placeholders`].
 //! What must hold of a finished graph stands in the header of `verify`.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::arg::{Arg, ArgList, Constant};
@@ -239,15 +239,28 @@ impl Graph {
     }
 
     /// The graph with all its placeholders printed; `names` gives the texts of those that aren't yet, in
-    /// their order.
+    /// their order. Sources below two objects of one name may have one text: they are numbered.
     #[must_use]
     pub fn named(&self, names: impl IntoIterator<Item = String>) -> Self {
         let mut named = self.clone();
+        let mut taken: FxHashSet<TextId> = self
+            .placeholders
+            .iter()
+            .filter_map(|id| match self.node(*id).kind {
+                NodeKind::Placeholder { source } => Some(source),
+                _ => None,
+            })
+            .collect();
         let unnamed = self.placeholders.iter().filter(|id| {
             matches!(self.node(**id).kind, NodeKind::Placeholder { source } if self.text(source).is_empty())
         });
         for (id, name) in unnamed.zip(names) {
-            let source = named.intern(&name);
+            let mut source = named.intern(&name);
+            let mut number = 1;
+            while !taken.insert(source) {
+                number += 1;
+                source = named.intern(&format!("{name} #{number}"));
+            }
             named.nodes[id.index()].kind = NodeKind::Placeholder { source };
         }
         named
