@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from stator._fx.libraries import Look, Made, ask_for_sizes, tensor_of
-from stator._fx.symbolic import fake_inputs
+from stator._fx.symbolic import fake_inputs, fix_elements
 from stator.errors import BackendError
 
 __all__ = ["compile_ahead"]
@@ -41,6 +41,7 @@ def compile_ahead(
     ]
     examples = fake_inputs(environment, mode, names, tensors)
     ask_for_sizes(module, inputs)
+    fix_elements(module)
     with tracing(TracingContext(mode)):
         library = compile_fx_aot(module, examples, **settings)
     assert isinstance(library, str)

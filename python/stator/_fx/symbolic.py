@@ -28,7 +28,7 @@ from stator._fx.computed import Computed
 from stator._fx.graphs import Code, Row, graph_module
 from stator._internal import from_handler
 
-__all__ = ["compile_symbolic", "fake_inputs"]
+__all__ = ["compile_symbolic", "fake_inputs", "fix_elements"]
 
 
 def compile_symbolic(
@@ -74,6 +74,7 @@ def _compile(
         # They are nothing to the environment.
         same = [("same", ("input", index), examples[index]) for index in numbers]
         module = graph_module(description, examples)
+        fix_elements(module)
         with tracing(TracingContext(mode)):
             run = compile_module(module, examples)
         return Code(run, name, [*same, *_assumptions(environment, examples, ())])
@@ -86,6 +87,7 @@ def _compile(
         source = FloatTensorSource(LocalSource(f"t{index}"))
         examples[index] = mode.from_tensor(_element(values[index]), source=source)
     _take_elements(module, numbers)
+    fix_elements(module)
     with tracing(TracingContext(mode)):
         run = compile_module(module, examples)
     assumptions = map(computed.of_inputs, _assumptions(environment, examples, numbers))
@@ -123,6 +125,41 @@ def _take_elements(module: torch.fx.GraphModule, indices: Sequence[int]) -> None
         )
     module.graph.lint()  # type: ignore[no-untyped-call]
     module.recompile()
+
+
+def fix_elements(module: torch.fx.GraphModule) -> None:
+    """Has calls that make tensors of numbers take the numbers' values: PyTorch keeps 32 bits of a
+    `torch.SymInt` there. The values are among what is assumed then."""
+    for node in module.graph.nodes:
+        name = node.target if node.op == "call_method" else _MAKERS.get(node.target)
+        is_maker = node.op == "call_function" or name == "new_tensor"
+        if name is not None and is_maker and node.all_input_nodes:
+            node.args = (name, *node.args)
+            node.op, node.target = "call_function", _made_of_values
+    module.graph.lint()  # type: ignore[no-untyped-call]
+    module.recompile()
+
+
+_MAKERS: dict[Any, str] = {
+    getattr(torch, name): name for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor")
+}
+
+
+def _made_of_values(name: str, *args: Any, **kwargs: Any) -> Any:
+    maker = getattr(torch, name) if hasattr(torch, name) else torch.Tensor.new_tensor
+    return maker(*map(_value, args), **{name: _value(arg) for name, arg in kwargs.items()})
+
+
+def _value(argument: Any) -> Any:
+    if isinstance(argument, torch.SymInt):
+        return int(argument)
+    if isinstance(argument, torch.SymFloat):
+        return float(argument)
+    if isinstance(argument, torch.SymBool):
+        return bool(argument)
+    if isinstance(argument, (list, tuple)):
+        return type(argument)(map(_value, argument))
+    return argument
 
 
 def _with_elements(
