@@ -9,6 +9,7 @@ again, from the same graph, where a call meets sizes that it doesn't serve.
 from __future__ import annotations
 
 import enum
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -82,6 +83,9 @@ def _compile(
     computed = Computed(module.graph, inputs)
     values = [*inputs, *computed.values]
     numbers += range(len(inputs), len(values))
+    if any(values[index] == 0 and math.copysign(1, values[index]) < 0 for index in numbers):
+        # The symbol of a zero is a constant, which has no sign.
+        return _compile(name, compile_module, description, inputs, _Floats.CONSTANTS)
     examples += computed.values
     for index in numbers:
         source = FloatTensorSource(LocalSource(f"t{index}"))
@@ -90,8 +94,11 @@ def _compile(
     fix_elements(module)
     with tracing(TracingContext(mode)):
         run = compile_module(module, examples)
-    assumptions = map(computed.of_inputs, _assumptions(environment, examples, numbers))
-    return Code(_with_elements(run, numbers, computed), name, list(assumptions))
+    # What is assumed to equal zero is a constant of the code's, with the sign that it had.
+    zeros = [("same", ("input", index), values[index]) for index in numbers if values[index] == 0]
+    assumptions = [*zeros, *_assumptions(environment, examples, numbers)]
+    run = _with_elements(run, numbers, computed)
+    return Code(run, name, list(map(computed.of_inputs, assumptions)))
 
 
 def _assumptions(
