@@ -129,6 +129,14 @@ def to_stderr(x: Tensor, found: list[Any]) -> Any:
     return x + 1
 
 
+def printed_otherwise(x: Tensor, found: list[Any]) -> Any:
+    y = x / 3
+    with torch._tensor_str.printoptions(precision=2):
+        print("short", y)
+    print("long", y)
+    return y
+
+
 class Meter:
     def __init__(self) -> None:
         self.total, self.count = 0.0, 0
@@ -181,12 +189,13 @@ PROGRAMS = [
     logged_before,
     redirected,
     to_stderr,
+    printed_otherwise,
     metered,
     in_a_generator,
     under_modes,
 ]
-# What comes behind a log record, goes elsewhere, or stands in a generator that C code advances.
-APART = (logged_before, redirected, in_a_generator)
+# What comes behind a log record, goes elsewhere, is printed otherwise, or stands in a generator that C code advances.
+APART = (logged_before, redirected, printed_otherwise, in_a_generator)
 WHOLE = [program for program in PROGRAMS if program not in APART]
 
 

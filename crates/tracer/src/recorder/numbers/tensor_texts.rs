@@ -184,7 +184,7 @@ impl State {
 
     /// Whether the trace has written to what says how tensors are printed. A replay writes that when its graph has run, so a
     /// node would find what was there before.
-    fn has_written_printing(&self, py: Python<'_>) -> bool {
+    pub(in crate::recorder) fn has_written_printing(&self, py: Python<'_>) -> bool {
         let effects = self.written.effects();
         if effects.is_empty() {
             return false;

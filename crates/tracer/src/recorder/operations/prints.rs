@@ -96,6 +96,7 @@ impl Recorder {
     /// Whether PyTorch says what the text of a tensor is.
     fn has_plain_text<'py>(&self, frame: &Frame<'py>, tensor: Borrowed<'_, 'py>) -> bool {
         tensor::info(tensor).is_some_and(|info| info.is_plain())
+            && !self.state.borrow().has_written_printing(frame.py())
             && self.has_text_of_pytorch(frame, tensor)
     }
 }
