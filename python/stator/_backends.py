@@ -282,7 +282,9 @@ class Prepared:
             return self.name in _slow
         return any(self.fn is _registered.get(name) for name in _slow)
 
-    def __call__(self, description: Sequence[Row], inputs: Sequence[Any]) -> Made | str:
+    def __call__(
+        self, description: Sequence[Row], inputs: Sequence[Any], known: Sequence[str] = ()
+    ) -> Made | str:
         handled = sys.exception()
         made = self._shown(description, lambda: self._compile(description, inputs))
         if isinstance(made, Failed):
@@ -291,7 +293,7 @@ class Prepared:
                 raise raised
             if made.internal is None and isinstance(made.error, MemoryError):
                 raise made.error
-        return self._code(made)
+        return self._code(made, known)
 
     def beside(
         self,
@@ -300,18 +302,19 @@ class Prepared:
         is_new: bool,
         may_write: bool,
         is_told: bool,
+        says_sizes: bool,
     ) -> Job | str | None:
         """Has the graph compiled beside the program. A text: that can't be, for this reason, and a
         call is to wait, the second one of the graph; `is_new`: this is the first. None: the process
         ends.
 
-        Where it was asked for (`is_told`), it's an error that it can't be.
+        Where it was asked for (`is_told`), it's an error that it can't be. `says_sizes`: see there.
         """
         from stator._fx.beside import begin, begin_inductor, unsuitable
 
         def task() -> Any:
             if self.is_torch:
-                return begin_inductor(description, inputs, dict(self.arguments))
+                return begin_inductor(description, inputs, dict(self.arguments), says_sizes)
             compile_module = functools.partial(self._compile_module, description)
             return begin(compile_module, description, inputs)
 
@@ -329,21 +332,33 @@ class Prepared:
         job = self._tried(description, lambda: submit(lambda: self._shown(description, begun)))
         return ended(job) if isinstance(job, Failed) else job
 
+    def says_sizes(self, description: Sequence[Row], inputs: list[Any]) -> bool:
+        """Of a part of a graph, whose sizes vary without a guard that says how: whether code that
+        is made beside the program says which it is for. Else it is for those of `inputs`."""
+        from stator._fx.beside import is_training
+
+        return not is_training(description, inputs)
+
     def settle(
-        self, made: Made | Failed | BaseException, inputs: Sequence[Any], is_told: bool
+        self,
+        made: Made | Failed | BaseException,
+        inputs: Sequence[Any],
+        is_told: bool,
+        known: Sequence[str] = (),
     ) -> tuple[Made | str, str | None]:
         """What was made beside the program: as when the backend is called. A graph that couldn't be
         compiled there is compiled here, for these inputs, unless the program has told that no call
-        is to wait; why this one has waited comes second."""
+        is to wait; why this one has waited comes second. `known`: failures on other parts of the
+        same graph, which the user has been told of."""
         if isinstance(made, BaseException):
             # It has ended the thread that it ran in.
             made = Failed(BackendError(f"The backend has raised {made!r}."), None, 0, None)
         if isinstance(made, Failed) and made.waits is not None and not is_told:
             why = _say_wait(_words(made.waits), str(made.error), "this call")
-            return self(made.waits, inputs), why
-        return self._code(made), None
+            return self(made.waits, inputs, known), why
+        return self._code(made, known), None
 
-    def _code(self, made: Made | Failed) -> Made | str:
+    def _code(self, made: Made | Failed, known: Sequence[str] = ()) -> Made | str:
         """The code, or why there is none, which the user is told; raises if that is asked for."""
         if not isinstance(made, Failed):
             return made
@@ -352,8 +367,10 @@ class Prepared:
             raise InternalError(made.internal) from error
         if config.strict:
             raise error
-        backend_failed(self.name, error, made.operations, made.trace)
-        return error_text(error)
+        text = error_text(error)
+        if text not in known:
+            backend_failed(self.name, error, made.operations, made.trace)
+        return text
 
     def swapped(
         self,

@@ -457,6 +457,39 @@ def test_symbols_writes_and_random_numbers(caplog: pytest.LogCaptureFixture) -> 
     assert any("# inductor" in guard for guard in compiled.guards()[0])
 
 
+def test_a_part_whose_sizes_vary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing guards the sizes of what the middle of a trace gives: the code does, for one compilation."""
+
+    def steps(x: Tensor, log: list[float]) -> Tensor:
+        y = (x @ WEIGHT).tanh() * 2
+        log.append(y.sum().item())
+        return (y.softmax(-1) + x[:1]).exp()
+
+    orders: list[process.Order] = []
+    ask = process._ask
+
+    def counted(order: process.Order, folder: Path) -> Made | Pair:
+        orders.append(order)
+        return ask(order, folder)
+
+    monkeypatch.setattr(process, "_ask", counted)
+    compiled = stator.compile(
+        steps, backend="inductor", options=QUICK, dynamic=True, tier="compiled"
+    )
+    logs: tuple[list[float], list[float]] = ([], [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", stator.StatorWarning)
+        for size in (6, 6, 6, 5, 4, 3, 2, 6, 5, 4):
+            x = X[:size] * size
+            torch.testing.assert_close(compiled(x, logs[0]), steps(x, logs[1]))
+            assert stator.wait(timeout=PATIENT)
+    torch.testing.assert_close(*logs)
+    assert stats(compiled).tiers == ["compiled"] and stats(compiled).traces == 1
+    assert len(orders) == 2
+    codes = [guard for guard in compiled.guards()[0] if "# inductor" in guard]
+    assert codes and all("given[" in guard for guard in codes)
+
+
 def test_assumptions_hold_for_what_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that takes code over may not be one that it serves."""
     asked: list[list[Any]] = []
@@ -464,7 +497,7 @@ def test_assumptions_hold_for_what_was_compiled(monkeypatch: pytest.MonkeyPatch)
     def rows(inputs: Any) -> int:
         return next(value.shape[0] for value in inputs if isinstance(value, Tensor))
 
-    def answers(module: Any, looks: Any, *others: Any) -> Any:
+    def answers(module: Any, looks: Any, *others: Any, **said: Any) -> Any:
         asked.append(list(looks))
 
         def run(*inputs: Any) -> Any:
@@ -505,8 +538,11 @@ def test_a_graph_is_sent_as_it_is() -> None:
         return graph
 
     compiled = stator.compile(made_of_numbers, backend=keeps, dynamic=True)
+    attribute = stator.compile(lambda x: x.mT * 2, backend=keeps)
     for _ in range(2):
         compiled(X, 5)
+        attribute(X)
+    assert len(graphs) == 2
     with_constant = torch.fx.symbolic_trace(lambda x: torch.nn.functional.gelu(x) + 1)
     with_constant.constant = WEIGHT
     with with_constant.graph.inserting_before():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from typing import Any
 
@@ -13,6 +14,9 @@ from torch import Tensor, nn
 import stator
 from background.slow import LONG, Slow, no_compiler
 from stator import _testing, stats
+from stator._fx import beside, process, sent
+from stator._fx.graphs import Code
+from stator._fx.libraries import Libraries, Made
 
 X = torch.linspace(0.1, 1, 6).view(2, 3)
 
@@ -76,8 +80,8 @@ def test_no_call_waits_and_each_part_is_taken_over() -> None:
     for call in range(3):
         assert same(compiled(X - call, found), halves(X - call, plain))
     assert plain == found
-    # Each part once to be compared, and once for each call.
-    assert backend.ran == 2 * (1 + 3)
+    # Each part once to be compared, and once for each call from then on. The second is compared in the second one.
+    assert backend.ran == (1 + 3) + (1 + 2)
     assert stats(compiled).tiers == ["compiled"]
     assert (stats(compiled).traces, stats(compiled).native, stats(compiled).breaks) == (1, 0, 0)
 
@@ -137,12 +141,223 @@ def test_a_part_that_differs_is_replayed() -> None:
     assert warnings_of(compiled, stator.BackendDiffersWarning) == 1
 
 
-def test_a_part_that_cant_be_compiled() -> None:
-    backend = Slow(no_compiler)
+def fails_on(graph: Any, *operations: str) -> None:
+    names = [str(node.target) for node in graph.graph.nodes]
+    for operation in operations:
+        if any(operation in name for name in names):
+            raise RuntimeError(f"{operation} is unknown")
+
+
+@pytest.mark.parametrize("when", ["background", "second_call"])
+def test_a_part_that_cant_be_compiled_is_replayed(when: Any) -> None:
+    """The others are compiled all the same."""
+
+    def make(graph: Any) -> Any:
+        fails_on(graph, "sin")
+        return graph
+
+    backend = Slow(make)
+    backend.go.set()
+    compiled = stator.compile(halves, backend=backend, when=when)
+    assert warnings_of(compiled, stator.BackendFailedWarning) == 1
+    assert len(backend.asked) == 2 and backend.ran > 0
+    assert stats(compiled).tiers == ["compiled"]
+    assert "of 2 parts, one is replayed: RuntimeError: sin is unknown" in (
+        stats(compiled).why[0] or ""
+    )
+
+
+def test_other_failures_are_told_of() -> None:
+    def make(graph: Any) -> Any:
+        return fails_on(graph, "sin", "exp")
+
+    backend = Slow(make)
     backend.go.set()
     compiled = stator.compile(halves, backend=backend, when="background")
-    assert warnings_of(compiled, stator.BackendFailedWarning) == 1
+    assert warnings_of(compiled, stator.BackendFailedWarning) == 2
     assert stats(compiled).tiers == ["failed"]
+
+
+def many(x: Tensor, log: list[float]) -> Tensor:
+    for _ in range(6):
+        x = (x * 1.5).cos() + x
+        log.append(x.sum().item())
+    return x
+
+
+@pytest.mark.parametrize("when", ["background", "second_call"])
+def test_what_a_backend_misses_everywhere_is_told_once(when: Any) -> None:
+    """It's asked for two parts, of six, one after the other."""
+    backend = Slow(no_compiler)
+    backend.go.set()
+    compiled = stator.compile(many, backend=backend, when=when)
+    logs: tuple[list[float], list[float]] = ([], [])
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        for call in range(12):
+            assert same(compiled(X + call, logs[0]), many(X + call, logs[1]))
+            assert stator.wait(compiled, timeout=LONG)
+    assert logs[0] == logs[1]
+    assert sum(issubclass(it.category, stator.BackendFailedWarning) for it in given) == 1
+    assert len(backend.asked) == 2
+    assert stats(compiled).tiers == ["failed"]
+
+
+def test_a_call_looks_after_one_part() -> None:
+    """Where nobody waits. Six parts handed over, or compared, take as long as many calls."""
+    backend = Slow()
+    compiled = stator.compile(many, backend=backend, when="background")
+    logs: tuple[list[float], list[float]] = ([], [])
+
+    def call(times: int) -> None:
+        for number in range(times):
+            assert same(compiled(X + number, logs[0]), many(X + number, logs[1]))
+
+    # The recorded call hands over no part. The fourth one's last part is yet to come.
+    call(4)
+    backend.go.set()
+    assert stator.wait(compiled, timeout=LONG)
+    assert len(backend.asked) == 3
+    # Each compares one part: it runs once for that, and once for each call from then on.
+    for expected in (2, 3, 4):
+        before = backend.ran
+        call(1)
+        assert backend.ran - before == expected
+    call(3)
+    assert stator.wait(compiled, timeout=LONG)
+    assert len(backend.asked) == 6
+    call(3)
+    before = backend.ran
+    call(1)
+    assert backend.ran - before == 6
+    assert logs[0] == logs[1]
+
+
+def test_a_call_that_waits_waits_for_all_parts() -> None:
+    backend = Slow()
+    backend.go.set()
+    compiled = stator.compile(many, backend=backend, when="second_call")
+    logs: tuple[list[float], list[float]] = ([], [])
+    for call in range(2):
+        assert same(compiled(X + call, logs[0]), many(X + call, logs[1]))
+    assert len(backend.asked) == 6
+    assert logs[0] == logs[1]
+
+
+def test_equal_parts_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their nodes have other names. What differs in a constant, a size or a dtype isn't equal."""
+    orders: list[process.Order] = []
+
+    class Library:
+        def __init__(self, module: Any) -> None:
+            self.module = module
+
+        def run(self, inputs: list[Tensor]) -> list[Tensor]:
+            return list(self.module(*inputs))
+
+    def ask(order: process.Order, folder: Any) -> Made:
+        orders.append(order)
+        return Made([os.devnull], [], [])
+
+    def load(bundle: str) -> Any:
+        assert isinstance(orders[-1].module, bytes)
+        made = Made([os.devnull], [], [])
+        return made, Libraries(made, [Library(sent.unpack(orders[-1].module))])
+
+    monkeypatch.setenv("STATOR_CACHE", "off")
+    monkeypatch.setattr(process, "_ask", ask)
+    monkeypatch.setattr(process, "_load", load)
+
+    def fn(x: Tensor, y: Tensor, log: list[float]) -> Tensor:
+        first = (x * 1.5).cos() + x
+        log.append(first.sum().item())
+        second = (first * 1.5).cos() + first
+        log.append(second.sum().item())
+        third = (second * 2.5).cos() + second
+        log.append(third.sum().item())
+        fourth = (y * 1.5).cos() + y
+        log.append(fourth.sum().item())
+        return fourth
+
+    compiled = stator.compile(fn, backend="inductor", when="background", tier="compiled")
+    logs: tuple[list[float], list[float]] = ([], [])
+    for call in range(12):
+        y = torch.linspace(0, 1, 4) + call
+        assert same(compiled(X + call, y, logs[0]), fn(X + call, y, logs[1]))
+        assert stator.wait(compiled, timeout=LONG)
+    assert logs[0] == logs[1]
+    assert stats(compiled).tiers == ["compiled"]
+    assert len(orders) == 3
+
+
+def test_parts_whose_sizes_vary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code says which sizes it is for: nobody else does of what the middle of a trace gives."""
+    orders: list[Any] = []
+
+    def compile(module: Any, looks: Any, sizes: Any, *others: Any, **said: Any) -> Any:
+        orders.append((looks, sizes, said))
+
+        def run(*inputs: Any) -> Any:
+            assert all(x.shape[1:] == like.shape[1:] for x, like in zip(inputs, looks, strict=True))
+            return module(*inputs)
+
+        rest = [("size", at, 1) for at, like in enumerate(looks) if like.dim() > 1]
+        return Code(run, "inductor", [("fixed", *rest)], looks)
+
+    monkeypatch.setattr(beside, "compile_in_process", compile)
+    compiled = stator.compile(halves, backend="inductor", when="background", dynamic=True)
+    logs: tuple[list[float], list[float]] = ([], [])
+    for call, (rows, columns) in enumerate(
+        [(2, 3), (3, 3), (4, 3), (5, 3), (2, 4), (3, 4), (6, 3)] * 2
+    ):
+        x = torch.linspace(0, 1, rows * columns).view(rows, columns) + call
+        assert same(compiled(x, logs[0]), halves(x, logs[1]))
+        assert stator.wait(compiled, timeout=LONG)
+    assert logs[0] == logs[1]
+    assert stats(compiled).tiers == ["compiled"] and stats(compiled).traces == 1
+    # Two parts, for three and for four columns.
+    assert len(orders) == 4
+    for looks, sizes, said in orders:
+        assert said == {"are_sizes_guarded": False}
+        assert sizes == [
+            tuple(f"t{index}.size({at})" for at in range(like.dim()))
+            for index, like in enumerate(looks)
+        ]
+
+
+def test_where_gradients_are_computed_sizes_are_those_of_a_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    orders: list[Any] = []
+
+    def compile(module: Any, looks: Any, sizes: Any, *others: Any, **said: Any) -> Any:
+        orders.append((looks, sizes, said))
+
+        def run(*inputs: Any) -> Any:
+            assert [x.shape for x in inputs] == [like.shape for like in looks]
+            return module(*inputs)
+
+        return run
+
+    monkeypatch.setattr(beside, "compile_in_process", compile)
+
+    def step(x: Tensor, w: Tensor) -> float:
+        loss = ((x @ w).sin() * 2).exp().mean()
+        loss.backward()
+        return loss.item()
+
+    compiled = stator.compile(step, backend="inductor", when="background", dynamic=True)
+    w, own = (torch.linspace(-1, 1, 6).view(3, 2).requires_grad_() for _ in range(2))
+    for call, rows in enumerate([2, 3, 4, 2, 3, 4, 2, 3, 4]):
+        x = torch.linspace(0, 1, rows * 3).view(rows, 3) + call
+        assert compiled(x, own) == step(x, w)
+        assert own.grad is not None and w.grad is not None and torch.equal(own.grad, w.grad)
+        assert stator.wait(compiled, timeout=LONG)
+    assert "compiled" in stats(compiled).tiers
+    assert orders
+    for looks, sizes, said in orders:
+        assert said == {"are_sizes_guarded": True}
+        assert sizes == [()] * len(looks)
 
 
 def test_compared_where_that_is_asked_for() -> None:
@@ -220,16 +435,16 @@ def test_code_of_a_part_is_kept_only_if_it_is_quicker(
         return backend.ran - before
 
     is_quicker = nanos < 5_000
-    code_serves(2)
+    code_serves(3)
     assert stator.wait(timeout=LONG)
     with (
         _testing.graphs(replay=5_000, code=nanos),
         caplog.at_level(logging.INFO, "stator.background"),
     ):
-        # Two parts, each of which is compared once.
-        assert code_serves(LOOK) == LOOK + 2
-        assert code_serves(BETWEEN) == (2 * BETWEEN if is_quicker else 0)
-        assert code_serves(LOOK) == (2 * LOOK if is_quicker else LOOK)
+        # Two parts, each of which is compared once; the second is a call behind the first.
+        assert code_serves(LOOK + 1) == LOOK + 2 + (1 if is_quicker else 0)
+        assert code_serves(BETWEEN - 1) == (2 * (BETWEEN - 1) if is_quicker else 0)
+        assert code_serves(LOOK + 1) == (2 * (LOOK + 1) if is_quicker else LOOK)
         assert code_serves(20) == (40 if is_quicker else 0)
     assert stats(compiled).tiers == (["compiled"] if is_quicker else ["slower"])
     told = [text for text in caplog.messages if "isn't used any more" in text]

@@ -24,7 +24,7 @@ import torch.fx
 from background.slow import LONG
 from stator import _kept
 from stator._fx import beside, libraries, process, store
-from stator._fx.libraries import Made
+from stator._fx.libraries import Libraries, Made
 from stator._fx.modes import Modes
 from stator._kept import Store
 
@@ -323,7 +323,7 @@ class Given:
         monkeypatch.setattr(process, "key_of", key_of)
         made = Made([os.devnull], [], [])
         monkeypatch.setattr(process, "_ask", lambda order, folder: made)
-        monkeypatch.setattr(process, "_load", lambda bundle: (made, [None]))
+        monkeypatch.setattr(process, "_load", lambda bundle: (made, Libraries(made, [None])))
 
     def __call__(
         self,
@@ -479,13 +479,13 @@ def test_settings_that_nobody_has_imported(name: Given, monkeypatch: pytest.Monk
 def test_settings_are_those_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[dict[str, Any]] = []
 
-    def compile_in_process(*order: Any) -> None:
+    def compile_in_process(*order: Any, **said: Any) -> None:
         given.extend(part for part in order if isinstance(part, dict))
 
     monkeypatch.setattr(beside, "compile_in_process", compile_in_process)
     other = not inductor.epilogue_fusion
     with inductor.patch(epilogue_fusion=other):
-        compile = beside.begin_inductor([], [], {"config_patches": {}})
+        compile = beside.begin_inductor([], [], {"config_patches": {}}, says_sizes=False)
     compile()
     patches, changed = given
     assert patches == {"config_patches": {}} and changed["epilogue_fusion"] is other

@@ -58,7 +58,9 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Library, Library]]:
     with FakeTensorMode():
         pass
 
-    def answers(module: Any, looks: Any, sizes: Any, modes: Modes, *others: Any) -> Any:
+    def answers(
+        module: Any, looks: Any, sizes: Any, modes: Modes, *others: Any, **said: Any
+    ) -> Any:
         *_, is_training = others
         assert is_training
         libraries: list[Library] = []
@@ -396,7 +398,7 @@ def test_sizes_that_vary(in_python: Any) -> None:
 def test_operators_that_fake_kernels_know_nothing_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an LSTM saves for its gradients has no size for PyTorch's compilers."""
 
-    def answers(module: Any, looks: Any, sizes: Any, modes: Modes, *rest: Any) -> Any:
+    def answers(module: Any, looks: Any, sizes: Any, modes: Modes, *rest: Any, **said: Any) -> Any:
         with modes.applied():
             return training.compile_pair(copy.deepcopy(module), looks, {})
 
@@ -439,6 +441,31 @@ def test_a_module_with_an_optimizer(in_python: Any) -> None:
             assert stator.wait(timeout=LONG)
     torch.testing.assert_close(list(model.parameters()), list(plain.parameters()))
     assert stats(compiled).tiers == ["compiled"]
+
+
+def test_a_cache_that_is_made_of_nothing(in_python: Any) -> None:
+    """Inductor decomposes `cat` with one empty tensor into a copy, which has other strides."""
+
+    def step(x: Tensor, w: Tensor) -> tuple[float, Tensor]:
+        keys = (x @ w).view(2, 3, 2, 4).transpose(1, 2)
+        keys = torch.cat([torch.tensor([]), keys], dim=-2)
+        loss = F.cross_entropy((keys @ keys.mT).flatten(0, 2), torch.zeros(12, dtype=torch.long))
+        loss.backward()
+        return loss.item(), keys
+
+    x, w, own = leaf(2, 3, 8), leaf(8, 8), leaf(8, 8)
+    compiled = stator.compile(step, backend="inductor")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", stator.StatorWarning)
+        for _ in range(6):
+            (loss, keys), (expected, others) = compiled(x, own), step(x, w)
+            assert loss == pytest.approx(expected)
+            assert keys.stride() == others.stride() and keys.is_contiguous()
+            torch.testing.assert_close(keys, others)
+            torch.testing.assert_close(own.grad, w.grad)
+            assert stator.wait(timeout=LONG)
+    assert "compiled" in stats(compiled).tiers
+    assert in_python[-1][0].ran > 2
 
 
 def aliases(x: Tensor) -> tuple[Tensor, ...]:

@@ -365,6 +365,11 @@ impl Graph {
         self.symbolic_sizes.insert(node, sizes);
     }
 
+    /// Sizes print as those of any tensor.
+    pub fn forget_symbolic_sizes(&mut self) {
+        self.symbolic_sizes.clear();
+    }
+
     #[inline]
     fn push(&mut self, kind: NodeKind, value: Value, stack: Option<StackId>) -> NodeId {
         let id = NodeId::new(self.nodes.len());

@@ -12,10 +12,15 @@ use crate::names::Names;
 
 impl Graph {
     /// The nodes with these indices as a graph that takes what they read (`inputs`, ascending) and hands `outputs` back.
-    /// An input that isn't a placeholder of this graph is named as the node that makes it is.
+    /// An input that isn't a placeholder of this graph is named as the node that makes it is. `names`: those of this graph.
     #[must_use]
-    pub fn part(&self, nodes: Range<usize>, inputs: &[NodeId], outputs: &[NodeId]) -> Self {
-        let names = Names::new(self);
+    pub fn part(
+        &self,
+        names: &Names,
+        nodes: Range<usize>,
+        inputs: &[NodeId],
+        outputs: &[NodeId],
+    ) -> Self {
         let mut part = self.clone();
         let nothing = part.intern("");
         let mut calls = 0;
@@ -61,7 +66,7 @@ mod tests {
             graph.call(Target::Operator(Operator::Add), &[Arg::Node(mul), Arg::Node(y)], None);
         let sub = graph.call(Target::Operator(Operator::Sub), &[Arg::Node(add), Arg::int(1)], None);
         graph.set_outputs(&[Arg::Node(sub)]);
-        let part = graph.part(3..5, &[mul, y], &[sub]);
+        let part = graph.part(&Names::new(&graph), 3..5, &[mul, y], &[sub]);
         part.verify().unwrap();
         assert_eq!(part.call_count(), 2);
         assert_eq!(

@@ -189,6 +189,8 @@ impl Trust {
 /// What a backend made of a graph.
 pub struct Code {
     callable: Py<PyAny>,
+    /// What is called instead: the same, with results that lie in memory as the replay's do.
+    laid: OnceLock<Py<PyAny>>,
     backend: String,
     sharing: Sharing,
     assumptions: Assumptions,
@@ -307,6 +309,13 @@ impl Codes {
         Some((made, ended.fit.clone()))
     }
 
+    /// What is compiled beside the program isn't wanted any more.
+    pub fn drop_pending(&self) {
+        let dropped = lock(&self.pending).take();
+        self.is_pending.store(false, Relaxed);
+        drop(dropped);
+    }
+
     /// What is compiled beside the program.
     pub fn job(&self, py: Python<'_>) -> Option<Py<Job>> {
         lock(&self.pending).as_ref().map(|pending| pending.job.clone_ref(py))
@@ -362,7 +371,10 @@ impl Codes {
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Whoever holds the lock is no collection.
         let all = self.all.try_lock();
-        all.iter().flat_map(|all| all.iter()).try_for_each(|code| visit.call(&code.callable))?;
+        all.iter().flat_map(|all| all.iter()).try_for_each(|code| {
+            visit.call(code.laid.get())?;
+            visit.call(&code.callable)
+        })?;
         match self.pending.try_lock().as_deref() {
             Ok(Some(pending)) => visit.call(&pending.job),
             _ => Ok(()),
@@ -380,12 +392,12 @@ impl Code {
         made: &Bound<'_, PyAny>,
         fit: Fit,
         inputs: &[Borrowed<'_, '_>],
-        traced: &Traced,
+        names: &dyn Names,
         trust: Trust,
     ) -> PyResult<Self> {
         let Fit { sharing, looks } = fit;
         let trust = AtomicU8::new(trust as u8);
-        let (checked, pace) = (Mutex::default(), Pace::default());
+        let (checked, pace, laid) = (Mutex::default(), Pace::default(), OnceLock::new());
         let has_declined = AtomicBool::new(false);
         let class = modules::import(made.py(), "stator._fx.graphs")?.getattr("Code")?;
         if !made.get_type().is(&class) {
@@ -393,6 +405,7 @@ impl Code {
             let assumptions = Assumptions::default();
             return Ok(Self {
                 callable,
+                laid,
                 backend,
                 sharing,
                 assumptions,
@@ -411,9 +424,10 @@ impl Code {
         let inputs = examples.as_deref().unwrap_or(inputs);
         Ok(Self {
             callable: made.getattr("run")?.unbind(),
+            laid,
             backend: made.getattr("backend")?.extract()?,
             sharing,
-            assumptions: Assumptions::read(&trees, inputs, &InputNames(traced))?,
+            assumptions: Assumptions::read(&trees, inputs, names)?,
             looks,
             trust,
             checked,
@@ -424,7 +438,13 @@ impl Code {
 
     /// What runs it.
     pub fn callable(&self) -> &Py<PyAny> {
-        &self.callable
+        self.laid.get().unwrap_or(&self.callable)
+    }
+
+    /// What is called instead from now on: the same, with results that lie in memory as the replay's do.
+    pub fn lay(&self, laid: Py<PyAny>) {
+        // Another thread may have found the same.
+        let _ = self.laid.set(laid);
     }
 
     /// Whether it is used.
@@ -458,6 +478,11 @@ impl Code {
             self.has_declined.store(false, Relaxed);
             *lock(&self.checked) = None;
         }
+    }
+
+    /// Whether it is for the sizes alone that it was made for.
+    pub fn has_fixed_sizes(&self) -> bool {
+        self.looks.as_ref().is_some_and(|looks| looks.are_fixed())
     }
 
     /// Whether it is quicker than the replay.
@@ -505,7 +530,24 @@ impl Code {
 }
 
 /// The names of the numbers in the inputs of a trace's graph.
-struct InputNames<'a>(&'a Traced);
+pub struct InputNames<'a>(pub &'a Traced);
+
+/// The names of the numbers in what a part of a graph is given. The trace's guards say nothing of these.
+pub struct GivenNames;
+
+impl Names for GivenNames {
+    fn source(&self, input: usize, part: Part) -> String {
+        part.print(format!("given[{input}]"))
+    }
+
+    fn short(&self, source: &str) -> String {
+        source.to_string()
+    }
+
+    fn is_known(&self, _: &str) -> bool {
+        false
+    }
+}
 
 impl Names for InputNames<'_> {
     fn source(&self, input: usize, part: Part) -> String {

@@ -1,9 +1,11 @@
 //! Places of instructions in the user's source, found when somebody asks.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use rustc_hash::FxHashMap;
 use stator_cpython::code::Code;
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
@@ -66,6 +68,32 @@ pub fn source_line(py: Python<'_>, file: &str, line: u32) -> String {
         .and_then(|linecache| linecache.call_method1("getline", (file, line)))
         .and_then(|text| text.extract::<String>());
     found.map_or_else(|_| String::new(), |text| text.trim().to_string())
+}
+
+/// Places that are found once: the nodes of a graph have most of their callers in common.
+pub struct Remembered<'a, 'py> {
+    places: Places<'a, 'py>,
+    found: RefCell<FxHashMap<(u32, u32), Option<Location>>>,
+}
+
+impl<'a, 'py> Remembered<'a, 'py> {
+    /// None is found yet.
+    #[must_use]
+    pub fn new(places: Places<'a, 'py>) -> Self {
+        Self { places, found: RefCell::default() }
+    }
+}
+
+impl Locate for Remembered<'_, '_> {
+    fn locate(&self, code: u32, instruction: u32) -> Option<Location> {
+        let place = (code, instruction);
+        if let Some(known) = self.found.borrow().get(&place) {
+            return known.clone();
+        }
+        let found = self.places.locate(code, instruction);
+        self.found.borrow_mut().insert(place, found.clone());
+        found
+    }
 }
 
 /// Places as logs show them.

@@ -27,9 +27,17 @@ Sizes: TypeAlias = "Sequence[tuple[str | None, ...]]"
 
 
 def compile_ahead(
-    module: torch.fx.GraphModule, looks: Sequence[Look], sizes: Sizes, settings: dict[str, Any]
+    module: torch.fx.GraphModule,
+    looks: Sequence[Look],
+    sizes: Sizes,
+    settings: dict[str, Any],
+    *,
+    are_sizes_guarded: bool = True,
 ) -> Made:
-    """Has Inductor make a library of a graph. Raises what Inductor does, or BackendError."""
+    """Has Inductor make a library of a graph. Raises what Inductor does, or BackendError.
+
+    are_sizes_guarded: sizes and strides that don't vary are nothing that the code has to tell.
+    """
     inputs = [_allocated(value) for value in looks]
     written = _written(module, inputs)
     environment = ShapeEnv()
@@ -46,8 +54,10 @@ def compile_ahead(
         library = compile_fx_aot(module, examples, **settings)
     assert isinstance(library, str)
     sources: Any = [LocalSource(f"t{index}") for index in range(len(examples))]
-    guards = environment.produce_guards(examples, sources, ignore_static=True)
-    return Made([library], list(guards), written)
+    guards = environment.produce_guards(examples, sources, ignore_static=are_sizes_guarded)
+    # Of where inputs begin in their memory nothing was told.
+    guards = [guard for guard in guards if "storage_offset" not in guard]
+    return Made([library], guards, written)
 
 
 def _allocated(value: Look) -> Look:

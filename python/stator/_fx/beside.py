@@ -19,9 +19,10 @@ from torch._subclasses import FakeTensorMode
 
 from stator._fx.callables import is_pytorchs
 from stator._fx.graphs import Code, Row, graph_module
-from stator._fx.libraries import look
+from stator._fx.libraries import all_sizes, look
 from stator._fx.modes import Modes
-from stator._fx.process import compile_in_process
+from stator._fx.process import AheadOfTimeError, compile_in_process
+from stator.errors import BackendError
 
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -44,20 +45,44 @@ def begin(
 
 
 def begin_inductor(
-    description: Sequence[Row], inputs: list[Any], settings: dict[str, Any]
+    description: Sequence[Row], inputs: list[Any], settings: dict[str, Any], says_sizes: bool
 ) -> Callable[[], Callable[..., Any] | Code]:
-    """What has Inductor compile the graph in a process. Only what the inputs are like is kept."""
+    """What has Inductor compile the graph in a process. Only what the inputs are like is kept.
+
+    says_sizes: no guard says what sizes the inputs have, so the code says what it is for.
+    """
     modes = Modes.here()
     looks = [look(value) for value in inputs]
     sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
-    is_training = _is_training(description, inputs)
+    if says_sizes:
+        sizes = all_sizes(looks)
+    trains = is_training(description, inputs)
     changed = changed_settings()
 
     def compile() -> Callable[..., Any] | Code:
         module = graph_module(description, looks)
-        return compile_in_process(module, looks, sizes, modes, settings, changed, is_training)
+        _name_by_place(module)
+        order = (module, looks, sizes, modes, settings, changed, trains)
+        try:
+            return compile_in_process(*order, are_sizes_guarded=not says_sizes)
+        except AheadOfTimeError as error:
+            if says_sizes:
+                # A call that waits would take its sizes for those of all.
+                raise BackendError(str(error)) from error
+            raise
 
     return compile
+
+
+def _name_by_place(module: torch.fx.GraphModule) -> None:
+    """Gives equal graphs equal names, so that the code of one serves the other: an optimizer does
+    the same for each parameter."""
+    for index, node in enumerate(module.graph.nodes):
+        if node.op != "output":
+            node._rename(f"value_{index}")
+        if node.op == "placeholder":
+            node.target = node.name
+    module.recompile()
 
 
 def unsuitable(
@@ -109,7 +134,7 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float | str | bytes)
 
 
-def _is_training(description: Sequence[Row], inputs: Sequence[Any]) -> bool:
+def is_training(description: Sequence[Row], inputs: Sequence[Any]) -> bool:
     """Whether gradients are computed through a graph."""
     wants = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
     return wants and _computes_gradients(description)

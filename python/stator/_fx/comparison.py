@@ -8,11 +8,12 @@ native side runs both (`crates/tracer/src/entry/beside.rs`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from stator._fx.laid import Layout, lay, with_layout
 from stator._fx.modes import Modes
 
 _TOLERANCES = {
@@ -36,8 +37,13 @@ class _DifferenceError(Exception):
 class Trial:
     """A graph that is run twice on the same inputs: by the replay and by a backend's code."""
 
-    def __init__(self, inputs: Sequence[Any], operations: int, may_write: bool) -> None:
+    def __init__(
+        self, inputs: Sequence[Any], operations: int, may_write: bool, has_fixed_sizes: bool
+    ) -> None:
+        """has_fixed_sizes: the code is for inputs of these sizes and strides alone."""
         self._inputs = inputs
+        self._has_fixed_sizes = has_fixed_sizes
+        self._layout: Layout | None = None
         self._modes = Modes.here()
         self._factor = math.sqrt(max(operations, 1))
         self._may_write = may_write
@@ -78,6 +84,10 @@ class Trial:
             # Some kinds of tensors can't be computed with as others can.
             return 0.0, None, f"the results can't be compared ({type(error).__name__}: {error})"
 
+    def laid(self, run: Callable[..., Any]) -> Callable[..., Any] | None:
+        """The code with results that lie in memory as the replay's do. None: they do."""
+        return None if self._layout is None else with_layout(run, self._layout)
+
     def _compare(
         self,
         expected: Sequence[Any],
@@ -86,6 +96,10 @@ class Trial:
         theirs: Sequence[Any],
     ) -> float:
         gap = 0.0
+        if self._has_fixed_sizes:
+            self._layout = _layout(expected, own, found, theirs)
+            if self._layout is not None:
+                found = lay(found, self._layout)
         scale = _Scale(self._factor, [*expected, *own], is_linear=False)
         for index, (left, right) in enumerate(zip(expected, found, strict=True)):
             name = f"output {index}"
@@ -243,6 +257,26 @@ def _compare_looks(name: str, left: torch.Tensor, right: Any) -> None:
             f"strides of {name} are {right.stride()}, and should be {left.stride()} for sizes "
             f"{tuple(left.shape)}"
         )
+
+
+def _layout(
+    expected: Sequence[Any], own: Sequence[Any], found: Sequence[Any], theirs: Sequence[Any]
+) -> Layout | None:
+    """The strides that results are to be given. None: all have them, but for those that can't be
+    copied as they share memory, or as several of their elements do."""
+    layout: list[tuple[tuple[int, ...], tuple[int, ...]] | None] = []
+    for index, (left, right) in enumerate(zip(expected, found, strict=True)):
+        is_other = (
+            isinstance(left, torch.Tensor)
+            and _is_plain(left)
+            and _is_plain(right)
+            and left.shape == right.shape
+            and _strides(left) != _strides(right)
+            and not _sharers(left, [*own, *expected[:index], *expected[index + 1 :]])
+            and not _sharers(right, [*theirs, *found[:index], *found[index + 1 :]])
+        )
+        layout.append((tuple(left.shape), left.stride()) if is_other else None)
+    return layout if any(layout) else None
 
 
 def _strides(tensor: torch.Tensor) -> list[int]:

@@ -73,7 +73,13 @@ def _compile(order: Order) -> Made | Pair:
             pair = compile_pair(copy.deepcopy(module), order.looks, order.settings)
             if pair is not None:
                 return pair
-        return compile_ahead(module, order.looks, order.sizes, order.settings)
+        return compile_ahead(
+            module,
+            order.looks,
+            order.sizes,
+            order.settings,
+            are_sizes_guarded=order.are_sizes_guarded,
+        )
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)

@@ -18,7 +18,17 @@ from stator._fx.assumptions import Tree, assumption
 from stator._fx.graphs import Code
 from stator.errors import BackendError
 
-__all__ = ["HopelessError", "Look", "Made", "ask_for_sizes", "code_of", "look", "tensor_of"]
+__all__ = [
+    "HopelessError",
+    "Libraries",
+    "Look",
+    "Made",
+    "all_sizes",
+    "ask_for_sizes",
+    "code_of",
+    "look",
+    "tensor_of",
+]
 
 Look: TypeAlias = "torch.Tensor | int"
 """What an input is like: a tensor without data, or an integer."""
@@ -40,6 +50,15 @@ class Made:
     """Inputs whose versions count what the graph writes."""
 
 
+class Libraries(list[Any]):
+    """Libraries that are loaded. Code of equal graphs shares them: they keep nothing of a call."""
+
+    def __init__(self, made: Any, loaded: Sequence[Any]) -> None:
+        super().__init__(loaded)
+        self.made = made
+        """What has to be known to call them."""
+
+
 def look(value: Any) -> Look:
     """What is kept of an input."""
     if not isinstance(value, torch.Tensor):
@@ -48,7 +67,17 @@ def look(value: Any) -> Look:
     return value.detach().to("meta").requires_grad_(value.requires_grad)
 
 
-def code_of(made: Made, library: Any, looks: Sequence[Look]) -> Callable[..., Any] | Code:
+def all_sizes(inputs: Sequence[Any]) -> list[tuple[str | None, ...]]:
+    """Names for all sizes of these tensors that may vary; 0 and 1 are constants for PyTorch."""
+    return [
+        tuple(f"t{index}.size({at})" if size > 1 else None for at, size in enumerate(tensor.shape))
+        for index, tensor in enumerate(inputs)
+    ]
+
+
+def code_of(
+    made: Made, libraries: Sequence[Any], looks: Sequence[Look]
+) -> Callable[..., Any] | Code:
     """What calls a library that is loaded."""
     numbers = [index for index, value in enumerate(looks) if not isinstance(value, torch.Tensor)]
     written = made.written
@@ -62,7 +91,7 @@ def code_of(made: Made, library: Any, looks: Sequence[Look]) -> Callable[..., An
             torch.autograd.graph.increment_version(
                 [given[index] for index in written if not given[index].is_inference()]
             )
-        outputs: list[torch.Tensor] = library.run(given)
+        outputs: list[torch.Tensor] = libraries[0].run(given)
         return outputs
 
     trees = [_of_numbers(assumption(guard), numbers) for guard in made.assumptions]

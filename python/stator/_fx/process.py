@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import weakref
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ import torch
 import torch.fx
 
 from stator._fx.graphs import Code
-from stator._fx.libraries import Look, Made, code_of
+from stator._fx.libraries import Libraries, Look, Made, code_of
 from stator._fx.modes import Modes
 from stator._fx.sent import pack
 from stator._fx.store import key_of
@@ -52,6 +53,8 @@ class Order:
     changed: dict[str, Any]
     """Inductor's settings that the program has changed."""
     is_training: bool
+    are_sizes_guarded: bool
+    """Whether the program looks after sizes and strides that are constants for the code."""
     parent: int
     answer: str
 
@@ -68,6 +71,8 @@ def compile_in_process(
     settings: dict[str, Any],
     changed: dict[str, Any],
     is_training: bool,
+    *,
+    are_sizes_guarded: bool = True,
 ) -> Callable[..., Any] | Code:
     """The code of a graph. Waits for the process, without the interpreter's lock.
 
@@ -82,6 +87,7 @@ def compile_in_process(
         settings=settings,
         changed=changed,
         is_training=is_training,
+        are_sizes_guarded=are_sizes_guarded,
         parent=0,
         answer="",
     )
@@ -94,11 +100,14 @@ def compile_in_process(
         ) from error
     if isinstance(made, Pair):
         return code_of_pair(made, libraries, module, modes, looks, sizes)
-    return code_of(made, libraries[0], looks)
+    return code_of(made, libraries, looks)
 
 
-Loaded: TypeAlias = "tuple[Made | Pair, list[Any]]"
+Loaded: TypeAlias = "tuple[Made | Pair, Libraries]"
 """What is known of libraries, and they themselves."""
+
+_loaded: weakref.WeakValueDictionary[str, Libraries] = weakref.WeakValueDictionary()
+"""The libraries that code in this process holds, by the names of what they were made of."""
 
 
 def _found_or_made(order: Order, module: torch.fx.GraphModule) -> Loaded:
@@ -106,8 +115,18 @@ def _found_or_made(order: Order, module: torch.fx.GraphModule) -> Loaded:
         packed = pack(module)
     except Exception as error:
         raise AheadOfTimeError(f"The graph can't be sent to a process: {error}") from error
+    key = key_of(order, module)
+    libraries = None if key is None else _loaded.get(key)
+    if libraries is not None:
+        return libraries.made, libraries
+    made, libraries = _stored_or_made(order, packed, key)
+    if key is not None:
+        _loaded[key] = libraries
+    return made, libraries
+
+
+def _stored_or_made(order: Order, packed: bytes, key: str | None) -> Loaded:
     stored = store()
-    key = None if stored is None else key_of(order, module)
     if stored is not None and key is not None and (found := stored.find(key, _load)) is not None:
         return found
     with tempfile.TemporaryDirectory(prefix="stator-") as folder:
@@ -148,7 +167,8 @@ def _load(path: str) -> Loaded:
             facts = json.loads((Path(folder) / _FACTS).read_text())
             made = (Pair if facts.pop("kind") == "Pair" else Made)(**facts)
             run = torch._C._aoti.AOTIModelContainerRunnerCpu
-            return made, [run(os.path.join(folder, name), 1) for name in made.libraries]
+            loaded = [run(os.path.join(folder, name), 1) for name in made.libraries]
+            return made, Libraries(made, loaded)
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
         raise RuntimeError(f"it isn't a bundle of libraries ({error})") from error
 

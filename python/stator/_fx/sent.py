@@ -78,6 +78,8 @@ class _Writer(pickle.Pickler):
         if not isinstance(value, _CALLABLES):
             return None
         name = _get_qualified_name(value)
+        if "." not in name:
+            name = f"builtins.{name}"
         if pkgutil.resolve_name(name) is not value:
             raise pickle.PicklingError(f"{value!r} isn't found as {name}")
         return name

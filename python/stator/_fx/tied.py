@@ -63,8 +63,7 @@ def code_of_pair(
     """What calls the libraries, which are loaded. `module` is the graph, and `modes` those that it
     is for: gradients of gradients are computed through that. Where sizes vary (those with names),
     the code is for those of `looks`."""
-    forward, backward = libraries
-    code = _Code(pair, forward, backward, module, modes)
+    code = _Code(pair, libraries, module, modes)
 
     def run(*inputs: Any) -> Any:
         return _Tied.apply(code, *inputs)  # type: ignore[no-untyped-call]
@@ -89,8 +88,7 @@ def _numbers(
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Code:
     pair: Pair
-    forward: Any
-    backward: Any
+    libraries: Sequence[Any]
     module: torch.fx.GraphModule
     modes: Modes
 
@@ -109,7 +107,7 @@ class _Tied(torch.autograd.Function):
         ctx.inputs = _apart(pair, values)
         ctx.versions = _versions(ctx.inputs)
         ctx.state = torch.get_rng_state() if pair.draws else None
-        results = code.forward.run(inputs)
+        results = code.libraries[0].run(inputs)
         for at, place, counts in pair.written:
             with contextlib.nullcontext() if counts else _uncounted(inputs[at]):
                 inputs[at].copy_(_at(place, inputs, results))
@@ -158,7 +156,7 @@ def _backward(code: _Code, takes: Sequence[torch.Tensor]) -> list[torch.Tensor |
         value if list(value.stride()) == strides else _restrided(value, strides)
         for value, strides in zip(takes, pair.strides, strict=True)
     ]
-    results = code.backward.run(given)
+    results = code.libraries[1].run(given)
     return [None if place is None else _at(place, given, results) for place in pair.gradients]
 
 

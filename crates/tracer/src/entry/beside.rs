@@ -15,19 +15,19 @@ use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_faults::{self as faults, Stage};
-use stator_graph::Graph;
 use stator_graph::print::stack_trace;
+use stator_graph::{Graph, Locate};
 
 use super::parts::borrowed;
 use super::replaying::{checked_outputs, run_code};
 use super::taken_back::Ended;
 use super::{Entry, Replay};
 use crate::clock::{self, Span, Start};
-use crate::codes::{Backend, Code, Codes, Fit, Search, Trust};
+use crate::codes::{Backend, Code, Codes, Fit, GivenNames, InputNames, Search, Trust};
 use crate::config;
 use crate::declined::Declined;
 use crate::jobs::{Job, Stand};
-use crate::locate::{Places, text};
+use crate::locate::{Places, Remembered, text};
 use crate::looks::Looks;
 use crate::pace::{Pace, Turn};
 use crate::raises::NodeCall;
@@ -92,13 +92,31 @@ impl Entry {
             Search::Missing => {}
         }
         faults::at(Stage::Export)?;
-        let description = self.describe(py, &self.graph_of(unit))?;
-        let example = PyList::new(py, inputs)?;
-        let fit = self.fit(backend, unit, sharing, inputs);
         let is_waited_for = backend.is_waited_for(py)?;
-        if !is_waited_for && !backend.takes_parts {
+        let is_beside = !is_waited_for && !backend.takes_parts;
+        let varies = self.varies(py, backend, unit)?;
+        let mut graph = self.graph_of(unit);
+        if varies {
+            // The code says of itself what it is for.
+            graph.to_mut().forget_symbolic_sizes();
+        }
+        let description = self.describe(py, &graph)?;
+        let example = PyList::new(py, inputs)?;
+        // What is compiled beside the program may say what it has assumed of them.
+        let says_sizes = varies && is_beside && {
+            let said = backend.ask(py, "says_sizes", (&description, &example));
+            said.and_then(|said| said.extract()).map_err(|error| as_raised(py, error))?
+        };
+        let is_guarded = match unit {
+            Unit::Whole => true,
+            Unit::Part(_) => self.has_varying_sizes() && !backend.takes_parts && !varies,
+        };
+        let looks = (!is_guarded).then(|| Arc::new(Looks::of(inputs, !says_sizes)));
+        let fit = Fit { sharing, looks };
+        if is_beside {
             let is_new = matches!(unit, Unit::Whole) && self.served.load(Relaxed) < 2;
-            let asked = (&description, &example, is_new, may_write, backend.said().is_some());
+            let told = backend.said().is_some();
+            let asked = (&description, &example, is_new, may_write, told, says_sizes);
             let begun = backend.ask(py, "beside", asked);
             let begun = begun.map_err(|error| as_raised(py, error))?;
             if let Ok(job) = begun.cast::<Job>() {
@@ -118,7 +136,8 @@ impl Entry {
                 return Ok(None);
             }
         }
-        let made = backend.ask(py, "__call__", (description, example));
+        let asked = (description, example, self.failures(unit));
+        let made = backend.ask(py, "__call__", asked);
         let made = made.map_err(|error| as_raised(py, error))?;
         let trust = backend.trust(is_waited_for || backend.takes_parts);
         let Some(code) = self.read(py, &made, unit, fit, inputs, trust)? else { return Ok(None) };
@@ -159,22 +178,18 @@ impl Entry {
     }
 
     /// As [`Entry::extent`], of a part's graph.
-    pub(super) fn extent_of(&self, py: Python<'_>, graph: &Graph) -> (usize, Option<String>) {
-        (graph.shown_nodes().count(), self.beginning(py, graph))
+    pub(super) fn extent_of(graph: &Graph, places: &dyn Locate) -> (usize, Option<String>) {
+        (graph.shown_nodes().count(), beginning(graph, places))
     }
 
-    /// What inputs code is for that is made for these.
-    fn fit(
-        &self,
-        backend: &Backend,
-        unit: Unit,
-        sharing: Sharing,
-        inputs: &[Borrowed<'_, '_>],
-    ) -> Fit {
-        let serves_all = self.has_varying_sizes() && !backend.takes_parts;
-        let is_guarded = serves_all || matches!(unit, Unit::Whole);
-        let looks = (!is_guarded).then(|| Arc::new(Looks::of(inputs)));
-        Fit { sharing, looks }
+    /// Whether sizes vary of what a part is given, and the backend is one of PyTorch's: those take sizes for constants
+    /// that nobody says of that they vary.
+    fn varies(&self, py: Python<'_>, backend: &Backend, unit: Unit) -> PyResult<bool> {
+        let is_part = matches!(unit, Unit::Part(_));
+        if !is_part || backend.takes_parts || !self.has_varying_sizes() {
+            return Ok(false);
+        }
+        backend.callable.bind(py).getattr("is_torch")?.extract()
     }
 
     /// What `stator._fx.graphs` makes a module of; the graph is the trace's, or a part of that.
@@ -184,7 +199,7 @@ impl Entry {
         graph: &Graph,
     ) -> PyResult<Bound<'py, PyList>> {
         let reference = modules::import(py, "stator._fx.graphs")?.getattr("Reference")?;
-        let places = Places { py, codes: self.traced.callers.codes() };
+        let places = Remembered::new(Places { py, codes: self.traced.callers.codes() });
         let _deferred = Deferred::new(py);
         let objects = &self.traced.graph_objects;
         let sources = &self.traced.sources;
@@ -214,16 +229,27 @@ impl Entry {
             self.codes_of(unit).decline(declined.get());
             return Ok(None);
         }
-        let code = Code::new(made, fit, inputs, &self.traced, trust)?;
+        let code = match unit {
+            Unit::Whole => Code::new(made, fit, inputs, &InputNames(&self.traced), trust)?,
+            Unit::Part(_) => Code::new(made, fit, inputs, &GivenNames, trust)?,
+        };
         code.log(py);
         Ok(Some(code))
     }
 
-    /// The backend has failed. One that fails on a part isn't asked for others.
+    /// The backend has failed.
     fn fail(&self, unit: Unit, why: String) {
         match unit {
             Unit::Whole => self.codes.fail(Some(why)),
-            Unit::Part(_) => self.parts.give_up(Trust::FAILED, Some(&why)),
+            Unit::Part(number) => self.parts.fail(number, why),
+        }
+    }
+
+    /// How the backend has failed on other parts of the graph: users know that.
+    fn failures(&self, unit: Unit) -> Vec<String> {
+        match unit {
+            Unit::Whole => Vec::new(),
+            Unit::Part(_) => self.parts.failures(),
         }
     }
 
@@ -236,9 +262,10 @@ impl Entry {
         inputs: &[Borrowed<'_, 'py>],
     ) -> Result<(), Ended<'py>> {
         let codes = self.codes_of(unit);
-        let Some((made, fit)) = codes.take_ended() else { return Ok(()) };
+        let Some((made, mut fit)) = codes.take_ended() else { return Ok(()) };
         // What the backend has raised is told of here, where the program is.
-        let asked = (made, PyList::new(py, inputs)?, backend.said().is_some());
+        let example = PyList::new(py, inputs)?;
+        let asked = (made, example, backend.said().is_some(), self.failures(unit));
         let settled = backend.ask(py, "settle", asked);
         let (made, waited) = settled
             .and_then(|settled| settled.extract::<(Object<'py>, Option<String>)>())
@@ -249,6 +276,10 @@ impl Entry {
                 as_raised(py, error)
             })?;
         if let Some(why) = waited {
+            // It was compiled for this call.
+            let sharing = if self.may_write(py, unit) { codes.sharing(inputs) } else { None };
+            fit.sharing = sharing.unwrap_or_else(Sharing::ignored);
+            fit.looks = fit.looks.map(|_| Arc::new(Looks::of(inputs, true)));
             codes.say_waits(why);
         }
         if let Some(code) = self.read(py, &made, unit, fit, inputs, backend.trust(false))? {
@@ -388,7 +419,8 @@ impl Entry {
         let example = PyList::new(py, inputs)?;
         let may_write = self.may_write(py, unit);
         let (operations, _) = self.extent(py, unit);
-        let trial = comparison.call_method1("Trial", (example, operations, may_write))?;
+        let is_fixed = !self.has_varying_sizes() || code.has_fixed_sizes();
+        let trial = comparison.call_method1("Trial", (example, operations, may_write, is_fixed))?;
         if let Some(why) = trial.getattr("untold")?.extract::<Option<String>>()? {
             return Ok(Some(Compared::Untold(why)));
         }
@@ -436,7 +468,13 @@ impl Entry {
         Ok(Some(match (differs, untold) {
             (Some(how), _) => Compared::Differs(how),
             (None, Some(why)) => Compared::Untold(why),
-            (None, None) => Compared::Same(difference),
+            (None, None) => {
+                let laid = trial.call_method1("laid", (code.callable(),))?;
+                if !laid.is_none() {
+                    code.lay(laid.unbind());
+                }
+                Compared::Same(difference)
+            }
         }))
     }
 
@@ -479,11 +517,14 @@ impl Entry {
 
     /// Where a graph's first operation stands, as in a traceback.
     fn beginning(&self, py: Python<'_>, graph: &Graph) -> Option<String> {
-        let places = Places { py, codes: self.traced.callers.codes() };
-        let stacks = graph.shown_nodes().filter_map(|id| graph.node(id).stack);
-        let mut traces = stacks.map(|stack| stack_trace(graph.stacks(), stack, &places));
-        traces.find(|trace| !trace.is_empty())
+        beginning(graph, &Places { py, codes: self.traced.callers.codes() })
     }
+}
+
+fn beginning(graph: &Graph, places: &dyn Locate) -> Option<String> {
+    let stacks = graph.shown_nodes().filter_map(|id| graph.node(id).stack);
+    let mut traces = stacks.map(|stack| stack_trace(graph.stacks(), stack, places));
+    traces.find(|trace| !trace.is_empty())
 }
 
 /// A graph has run, timed. The first time it's looked at whether that tells anything.

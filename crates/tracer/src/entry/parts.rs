@@ -2,9 +2,12 @@
 //!
 //! A part is given to the backend where a replay comes to it, with what it is given there: so PyTorch's modes are in
 //! force, and gradients lead where they lead. Until there is code, and where there is to be none, it's run by a program of its own.
-//! A backend that fails on a part isn't asked for the others: the trace is replayed from then on.
+//! A backend that fails on a part is asked for the others, until it fails on a second one for the same reason: then it misses
+//! something that no part has to do with, and the trace is replayed from then on.
+//!
+//! Where nobody waits, a call looks after the code of one part: it hands over one, or compares what was made of one.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -12,6 +15,7 @@ use pyo3::types::PyList;
 use smallvec::SmallVec;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Thread;
+use stator_graph::names::Names;
 use stator_graph::{Graph, NodeId};
 
 use super::beside::{Unit, take_time};
@@ -21,6 +25,8 @@ use super::{Entry, Replay};
 use crate::clock::{self, Span};
 use crate::codes::{Backend, Code, Codes, REPLAYED, Search, Trust};
 use crate::declined::Declined;
+use crate::locate::{Places, Remembered};
+use crate::lock;
 use crate::pace::Turn;
 use crate::replay::{self, Cut, Early, Failure, Pass, Program, Unrun};
 use crate::rollback;
@@ -38,6 +44,8 @@ pub(super) struct Parts {
     made: OnceLock<Made>,
     /// The backend isn't asked any more: what that is in a word, and why, if there is something to say.
     given_up: OnceLock<(&'static str, Option<String>)>,
+    /// How the backend has failed on parts.
+    failures: Mutex<Vec<String>>,
 }
 
 /// A graph in parts.
@@ -68,6 +76,24 @@ impl Parts {
     /// The backend isn't asked any more.
     pub(super) fn give_up(&self, tier: &'static str, why: Option<&str>) {
         let _ = self.given_up.set((tier, why.map(String::from)));
+        // What is compiled is of no use any more.
+        self.codes().for_each(Codes::drop_pending);
+    }
+
+    /// The backend has failed on a part.
+    pub(super) fn fail(&self, number: u32, why: String) {
+        let is_known = self.failures().contains(&why);
+        self.part(number).codes.fail(Some(why.clone()));
+        if is_known {
+            self.give_up(Trust::FAILED, Some(&why));
+        } else {
+            lock(&self.failures).push(why);
+        }
+    }
+
+    /// How the backend has failed on parts so far.
+    pub(super) fn failures(&self) -> Vec<String> {
+        lock(&self.failures).clone()
     }
 
     /// What runs most of them, in a word, and why, if there is something to say; `None`: the graph has none.
@@ -80,12 +106,16 @@ impl Parts {
         let compiled = tiers.iter().find(|(tier, _)| *tier == Trust::COMPILED);
         let other = || tiers.iter().find(|(tier, _)| *tier != REPLAYED);
         let told = || tiers.iter().find(|(_, why)| why.is_some());
-        match (compiled.or_else(other).or_else(told), told()) {
-            (Some((tier, None)), Some((_, Some(why)))) => {
-                Some((tier, Some(format!("of {} parts, one is replayed: {why}", tiers.len()))))
-            }
-            (found, _) => Some(found.cloned().unwrap_or((REPLAYED, None))),
-        }
+        let Some((tier, why)) = compiled.or_else(other).or_else(told) else {
+            return Some((REPLAYED, None));
+        };
+        let is_another = |(other, why): &&(&str, Option<String>)| other != tier && why.is_some();
+        let others: Vec<_> = tiers.iter().filter(is_another).collect();
+        let Some((_, Some(first))) = others.first() else { return Some((*tier, why.clone())) };
+        let are = if let [_] = others[..] { "one is" } else { &format!("{} are", others.len()) };
+        let replayed = format!("of {} parts, {are} replayed: {first}", tiers.len());
+        let why = why.as_ref().map_or_else(|| replayed.clone(), |why| format!("{why}; {replayed}"));
+        Some((*tier, Some(why)))
     }
 
     /// The codes of all parts.
@@ -117,7 +147,7 @@ impl Parts {
 
     /// The graph of one of them; `whole`: the graph that they are parts of.
     pub(super) fn graph(&self, whole: &Graph, number: u32) -> Graph {
-        part_of(whole, self.place(number))
+        part_of(whole, &Names::new(whole), self.place(number))
     }
 
     /// Where one of them lies in the graph.
@@ -137,8 +167,9 @@ impl Made {
         extent: &dyn Fn(&Graph) -> (usize, Option<String>),
     ) -> PyResult<Self> {
         let objects = &traced.graph_objects;
+        let names = Names::new(graph);
         let part = |place: &replay::Part| {
-            let graph = part_of(graph, place);
+            let graph = part_of(graph, &names, place);
             let mut writes = Writes::default();
             writes.advance(&graph, &|_| false);
             let program = Program::new(py, &graph, objects)?.from_callers(&traced.callers, &graph);
@@ -221,8 +252,8 @@ impl Made {
     }
 }
 
-fn part_of(graph: &Graph, place: &replay::Part) -> Graph {
-    graph.part(place.nodes.clone(), &place.inputs, &place.outputs)
+fn part_of(graph: &Graph, names: &Names, place: &replay::Part) -> Graph {
+    graph.part(names, place.nodes.clone(), &place.inputs, &place.outputs)
 }
 
 impl Part {
@@ -277,10 +308,6 @@ impl replay::Parts for Parts {
 /// Why code of parts isn't asked for.
 const NO_PARTS: &str = "it has no three operations in a row that take tensors and give tensors";
 
-/// As [`NO_PARTS`], of PyTorch's own compilers.
-const CONSTANT_SIZES: &str =
-    "PyTorch's compilers take the sizes of a part for constants, and here they vary";
-
 impl Entry {
     /// Where the graph is cut; `None`: all of it is for the backend.
     pub(super) fn cut(&self, backend: &Backend) -> Option<&Cut> {
@@ -309,11 +336,8 @@ impl Entry {
         if parts.made.get().is_some() {
             return Ok(Some(parts));
         }
-        if self.has_varying_sizes() && backend.callable.bind(py).getattr("is_torch")?.extract()? {
-            parts.give_up(REPLAYED, Some(CONSTANT_SIZES));
-            return Ok(None);
-        }
-        let extent = |graph: &Graph| self.extent_of(py, graph);
+        let places = Remembered::new(Places { py, codes: self.traced.callers.codes() });
+        let extent = |graph: &Graph| Self::extent_of(graph, &places);
         let made = Made::new(py, &self.traced, self.readable(), cut, backend, &extent)?;
         // Another thread may have been quicker.
         let _ = parts.made.set(made);

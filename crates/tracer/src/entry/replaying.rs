@@ -348,7 +348,12 @@ impl Entry {
                     return Ok(self.leave((exit, outputs), None, done));
                 }
                 Err(Early::Missing(part, given)) => {
-                    running.attended();
+                    // Who waits for code waits for that of all parts.
+                    let waits = match backend {
+                        Some(backend) => backend.takes_parts || backend.is_waited_for(py)?,
+                        None => true,
+                    };
+                    running.attended(!waits);
                     match backend {
                         Some(backend) => {
                             self.attend_to(py, backend, part, &borrowed(&given), done)?;

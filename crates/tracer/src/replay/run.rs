@@ -103,8 +103,18 @@ impl Program {
         let mut registers = Registers::with_capacity(self.register_count);
         registers.resize_with(self.register_count, || None);
         let (fresh, pass, asking, answered) = (None, Pass::First, None, usize::MAX);
-        let (parts, attended) = (None, usize::MAX);
-        Running { program: self, registers, at: 0, fresh, parts, attended, pass, asking, answered }
+        Running {
+            program: self,
+            registers,
+            at: 0,
+            fresh,
+            parts: None,
+            attended: usize::MAX,
+            is_done_attending: false,
+            pass,
+            asking,
+            answered,
+        }
     }
 }
 
@@ -119,6 +129,8 @@ pub struct Running<'p, 'py> {
     parts: Option<&'p dyn Parts>,
     /// The step whose code was looked after last.
     attended: usize,
+    /// Whether no more parts are looked after.
+    is_done_attending: bool,
     pass: Pass,
     asking: Option<Asking<'py>>,
     /// The step before which it was asked last.
@@ -192,9 +204,10 @@ impl<'p, 'py> Running<'p, 'py> {
         self.parts = Some(parts);
     }
 
-    /// The code of the part that it stands at was looked after.
-    pub fn attended(&mut self) {
+    /// The code of the part that it stands at was looked after. `is_last`: parts behind it run with what there is.
+    pub fn attended(&mut self, is_last: bool) {
         self.attended = self.at;
+        self.is_done_attending |= is_last;
     }
 
     /// Runs the steps from the one it stands at.
@@ -321,7 +334,7 @@ impl<'p, 'py> Running<'p, 'py> {
                     Action::Part { part } => {
                         let parts = self.parts.expect("a cut program is given what runs its parts");
                         let given = frame.gather(step.operands.of(&program.operands));
-                        let is_attended = self.attended == self.at;
+                        let is_attended = self.is_done_attending || self.attended == self.at;
                         parts.run(py, part, &given, is_attended).map_err(Halt::Part)?
                     }
                     _ => match (step.place, &mut calling) {
