@@ -51,6 +51,7 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
+    use crate::names::Names;
     use crate::print::graph_code;
     use crate::stack::NoSource;
     use crate::{Arg, Graph, Operator, Target, Value};
