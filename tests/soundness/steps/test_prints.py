@@ -402,6 +402,27 @@ def test_constants_break_the_graph(capfd: pytest.CaptureFixture[str]) -> None:
     assert stats(compiled).breaks
 
 
+def test_constants_are_printed_where_data_was_read(capfd: pytest.CaptureFixture[str]) -> None:
+    def says(x: Tensor) -> Tensor:
+        print("begins")
+        best = x.max().item()
+        print("-" * 8)
+        if best > 1:
+            print("large")
+            return x - best
+        print("small")
+        return x + 1
+
+    compiled = stator.compile(says)
+    for value in (0.0, 2.0, 0.5, 3.0, 0.0, 2.0):
+        x = torch.full((2,), value)
+        expected, lines = says(x), capfd.readouterr().out
+        assert same(compiled(x), expected)
+        assert capfd.readouterr().out == lines
+    # It's the first line alone.
+    assert stats(compiled).breaks == 1
+
+
 def test_another_print_is_the_programs(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     def says(x: Tensor) -> Tensor:
         print("sum", x.sum().item())

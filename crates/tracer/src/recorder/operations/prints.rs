@@ -4,8 +4,9 @@
 //! the program's own has done; so there is a way out before it, for what its stream raises. Streams are C code: who is
 //! told sees nothing of what a replay has yet to write. That is asked before each replay anew.
 //!
-//! What prints constants alone breaks the graph, as it does in the document on TorchDynamo that the tests follow; with
-//! `fullgraph=True`, where a break is an error, it's a step too.
+//! What prints constants alone is a step where the trace has steps anyway: it has read data, or begins behind a way out, where
+//! what frames hold counts as constant at first. A graph of nothing but operations on tensors stays one: there it's a break,
+//! as in the document on TorchDynamo that the tests follow. With `fullgraph=True`, where a break is an error, it's a step.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
@@ -59,7 +60,9 @@ impl Recorder {
             return None;
         }
         let printed = self.note(frame, |state| state.printed(args, names))?;
-        let printed = printed.filter(|printed| printed.varies || self.session.fullgraph)?;
+        let has_steps = || self.takes_iterators.get() || self.state.borrow().has_steps();
+        let printed =
+            printed.filter(|printed| printed.varies || self.session.fullgraph || has_steps())?;
         let way_out = self.catch(frame)?;
         let result = {
             let _native = Suspended::new(py);
@@ -102,6 +105,12 @@ impl Recorder {
 }
 
 impl State {
+    /// Whether the trace can be left in its middle, or has read numbers from tensors.
+    fn has_steps(&self) -> bool {
+        let numbers = self.symbols.iter().flat_map(|symbols| symbols.ids());
+        !self.exits.is_empty() || numbers.into_iter().any(|number| self.is_read(number))
+    }
+
     /// The arguments of a call of `print`; `None`: there is one whose text may be anything.
     fn printed(
         &mut self,
