@@ -1,4 +1,4 @@
-"""A training step that breaks its graph: the backward pass, the optimizer, a report.
+"""A training step with what breaks most tracers' graphs: backward, the optimizer, a report.
 
 `python -m examples.breaks` trains plain and compiled, compares, and shows the graphs.
 """
@@ -73,7 +73,7 @@ def main() -> int:
     verdict = "equal to the bit" if equal else "DIFFERENT"
     print(
         f"A training step with backward, optimizer and print: {STEPS} steps, {stats.hits} replayed,"
-        f" {len(graphs)} graphs with operations between its breaks (one is shown), {verdict}."
+        f" {stats.traces} traces, {stats.breaks} graph breaks (one graph is shown), {verdict}."
     )
     return 0 if equal else 1
 
