@@ -16,7 +16,6 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, Origin, State};
 use crate::recorder::notes::{heap, machinery};
-use crate::recorder::operations::given::is_exact_container;
 use crate::recorder::reads::whole_containers::is_plain;
 
 impl Recorder {
@@ -222,7 +221,7 @@ impl State {
     /// Has a node given an object as it is: a graph holds tuples, lists and dictionaries of these very types.
     fn give_parts(&mut self, object: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<()> {
         match self.kind(object) {
-            Kind::Tuple | Kind::List | Kind::Dict if is_exact_container(object) => {
+            Kind::Tuple | Kind::List | Kind::Dict if heap::is_exact_container(object) => {
                 heap::plain_parts(object)
                     .iter()
                     .try_for_each(|part| self.give_parts(part.as_borrowed(), frame))

@@ -5,7 +5,7 @@
 //! call ([`Reason::Told`]), which so sees and changes what it would in plain Python.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyString, PyTuple, PyType};
 use stator_cpython::Result;
 use stator_cpython::frame::{Frame, Owner};
 use stator_cpython::heap::tensor;
@@ -288,10 +288,7 @@ fn heap_children<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
 
 /// The containers that an argument is or holds, with what they hold.
 fn containers(object: Borrowed<'_, '_>, found: &mut Vec<(Py<PyAny>, Vec<Py<PyAny>>)>) {
-    let is_container = heap::is_exact_dict(object)
-        || object.is_exact_instance_of::<PyList>()
-        || object.is_exact_instance_of::<PyTuple>();
-    if !is_container {
+    if !heap::is_exact_container(object) {
         return;
     }
     let children = heap_children(object);

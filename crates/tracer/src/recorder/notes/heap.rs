@@ -240,6 +240,11 @@ pub fn is_plain_tuple(object: Borrowed<'_, '_>) -> bool {
         || (object.is_instance_of::<PyTuple>() && type_name(object) == "Size")
 }
 
+/// Whether an object is a tuple, a list or a dictionary, and of no class on top of these.
+pub fn is_exact_container(object: Borrowed<'_, '_>) -> bool {
+    object.is_exact_instance_of::<PyTuple>() || is_exact_list(object) || is_exact_dict(object)
+}
+
 /// Whether an object is an exact `list`.
 pub fn is_exact_list(object: Borrowed<'_, '_>) -> bool {
     object.is_exact_instance_of::<PyList>()

@@ -56,7 +56,7 @@ impl State {
                 Some(source) => {
                     let node = self.object_node(source);
                     let is_container = matches!(kind, Kind::Tuple | Kind::List | Kind::Dict);
-                    if is_container && !is_exact_container(object) {
+                    if is_container && !heap::is_exact_container(object) {
                         // It's more than its elements.
                         self.given.add(object, node);
                     }
@@ -389,11 +389,4 @@ impl State {
         }
         Ok(self.graph.dict(&items))
     }
-}
-
-/// Whether an object is a tuple, a list or a dictionary, and of no class on top of these.
-pub(in crate::recorder) fn is_exact_container(object: Borrowed<'_, '_>) -> bool {
-    object.is_exact_instance_of::<PyTuple>()
-        || heap::is_exact_list(object)
-        || heap::is_exact_dict(object)
 }
