@@ -374,8 +374,16 @@ pub fn is_fixed_method(object: Borrowed<'_, '_>) -> bool {
     }
 }
 
-/// The name in the definition of a C function or method.
+/// The name in the definition of a C function, a method or a slot.
 pub fn method_name<'a>(callable: Borrowed<'a, '_>) -> Option<&'a str> {
+    if types::address_of(callable) == &raw mut ffi::PyWrapperDescr_Type as usize {
+        // SAFETY: slot wrappers begin as method descriptors do, and own their names, whose text is theirs.
+        unsafe {
+            let name = (*callable.as_ptr().cast::<MethodDescriptor>()).name;
+            let text = ffi::PyUnicode_AsUTF8AndSize(name, std::ptr::null_mut());
+            return (!text.is_null()).then(|| std::ffi::CStr::from_ptr(text).to_str().ok())?;
+        }
+    }
     let def = method_def(callable)? as *const ffi::PyMethodDef;
     // SAFETY: the definition of a live C function outlives it, and its name is a C string.
     unsafe { std::ffi::CStr::from_ptr((*def).ml_name) }.to_str().ok()

@@ -32,6 +32,9 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
                 }
             }
             self.run.jump_to(skip.unit);
+            if skip.calls {
+                return self.call_prepared();
+            }
         }
         Ok(())
     }

@@ -35,6 +35,9 @@ pub struct Skip<'py> {
     pub push: SmallVec<[Option<Object<'py>>; 2]>,
     /// The unit behind it.
     pub unit: usize,
+    /// Whether that is a call with `*args` and `**kwargs` which is left to [`Sites::call_prepared`]: callable,
+    /// exact tuple and exact dictionary are pushed, and nothing is left to be done for the call.
+    pub calls: bool,
 }
 
 /// Behaviour of evaluated code at the borders of its frame; see the module's documentation.
@@ -318,6 +321,17 @@ pub trait Sites<'py>: Sized {
         kwargs: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
         ops::call_ex(callable, args, kwargs)
+    }
+    /// The call that a [`Skip`] ends with; its operands are as those of [`Sites::call_ex`]. The frame stands at its
+    /// instruction, of which [`Sites::step`] wasn't told.
+    fn call_prepared(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        ops::call_ex(callable, args, Some(kwargs))
     }
     /// `BEFORE_WITH`: looks up `__exit__` and `__enter__` on the type, calls the latter; returns
     /// (bound exit, result of enter).

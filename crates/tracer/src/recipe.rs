@@ -32,7 +32,9 @@ use smallvec::SmallVec;
 use stator_cpython::code::Code;
 use stator_cpython::generator::{self, Place};
 use stator_cpython::heap::context;
+use stator_cpython::heap::dict::{self, Lookup};
 use stator_cpython::heap::set_table::Table;
+use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall::instance_dict;
@@ -243,7 +245,7 @@ impl Storage {
                     return Ok(Some(storage));
                 }
             }
-            if !is_python_class(base.cast::<PyType>()?)? {
+            if !is_python_class(base.cast::<PyType>()?) {
                 return Ok(None);
             }
         }
@@ -314,11 +316,16 @@ impl Classes {
 /// Whether a class was made by a `class` statement, as far as making its instances is concerned: a
 /// heap type without a `__new__` of C code. (C libraries make heap types too, but those with
 /// fields of their own bring their own `__new__`.)
-fn is_python_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
-    const HEAP_TYPE: u64 = 1 << 9;
-    let flags: u64 = class.getattr("__flags__")?.extract()?;
-    let new = class.getattr("__dict__")?.get_item("__new__").ok();
-    Ok(flags & HEAP_TYPE != 0 && !new.is_some_and(|new| new.is_exact_instance_of::<PyCFunction>()))
+fn is_python_class(class: &Bound<'_, PyType>) -> bool {
+    let name = intern!(class.py(), "__new__").as_any().as_borrowed();
+    let is_of_c = |new: Lookup<'_>| match new {
+        Lookup::Found(new) => new.is_exact_instance_of::<PyCFunction>(),
+        Lookup::Absent => false,
+        Lookup::Refused => true,
+    };
+    types::is_heap(class.as_borrowed())
+        && types::class_dict(class.as_borrowed())
+            .is_some_and(|own| !is_of_c(dict::get(own.as_borrowed(), name)))
 }
 
 /// The recipes of one state.

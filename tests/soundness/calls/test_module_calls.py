@@ -283,6 +283,101 @@ def test_another_module_of_the_class() -> Steps:
     yield None
 
 
+class Asking(Inner):
+    """Leaves the trace in the middle, as data has it."""
+
+    def forward(self, x: Tensor, *, shift: Any = 0.0) -> Tensor:
+        if (x + shift).sum() > 40:
+            return x - 1
+        return super().forward(x, shift=shift)
+
+
+class Breaking(Inner):
+    """Breaks the graph below the frames that hand arguments on."""
+
+    def forward(self, x: Tensor, *rest: Any, **named: Any) -> Tensor:
+        stator.graph_break()
+        named["own"] = len(rest)
+        return x * self.factor + sum(named.values())
+
+
+@right_after
+def test_asking_below() -> Steps:
+    net = Net()
+    net.two, net.three = Asking(3.0), Asking(5.0)
+    yield (lambda x: net(x) + net.three(x, shift=x)), (X,)
+    net.one.factor = 50.0
+    yield None
+    net.one.factor = 2.0
+    yield None
+
+
+@pytest.mark.parametrize("name", ["one", "two", "three"])
+def test_breaking_below(name: str) -> None:
+    @right_after
+    def test_broken() -> Steps:
+        net = Net()
+        setattr(net, name, Breaking(4.0))
+        options = {"shift": 2.0, "x": X}
+
+        def fn(x: Tensor) -> Any:
+            x = getattr(net, name)(x, 1, 2, shift=3.0, other=4.0)
+            return net(x), getattr(net, name)(**options), options
+
+        yield fn, (X,)
+        options["shift"] = 7.0
+        yield None
+
+    test_broken()
+
+
+@right_after
+def test_arguments_that_do_not_fit() -> Steps:
+    net = Net()
+
+    def fn(x: Tensor) -> Any:
+        try:
+            return net.two(x, x)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    yield fn, (X,)
+    yield None
+
+
+@right_after
+def test_what_is_handed_on_is_a_copy() -> Steps:
+    class Taking(Inner):
+        def forward(self, *args: Any, **named: Any) -> Any:
+            named.pop("shift", None)
+            return args[0] * self.factor, args, named
+
+    net = Net()
+    net.two = Taking(3.0)
+    named: dict[str, Any] = {"shift": 1.0, "more": X}
+
+    def fn(x: Tensor) -> Any:
+        return net.two(x, x + 1, **named), net.two(x), named
+
+    yield fn, (X,)
+    named["more"] = 3
+    yield None
+
+
+@right_after
+def test_forward_that_is_a_generator() -> Steps:
+    class Giving(Inner):
+        def forward(self, x: Tensor, *, shift: float = 0.0) -> Any:
+            yield x * self.factor
+            yield x + shift
+
+    net = Net()
+    net.two = Giving(3.0)
+    yield (lambda x: [part + 1 for part in net.two(x, shift=2.0)]), (X,)
+    net.two.factor = 9.0
+    yield None
+
+
 class Raising(nn.Module):
     """Raises, and says who is there."""
 

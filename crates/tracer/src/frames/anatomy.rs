@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use stator_bytecode::{InstrId, Instruction, Liveness, Meaning, decode};
 use stator_cpython::code::Code;
 use stator_cpython::opcode::{self, TARGET};
@@ -150,9 +151,9 @@ impl Anatomy {
 /// Whether a function may ask for all its variables: its code names `locals`.
 pub fn asks_locals(code: &Code<'_>) -> bool {
     let names = code.names();
-    names
-        .try_iter()
-        .is_ok_and(|names| names.flatten().any(|name| name.eq("locals").unwrap_or(true)))
+    // Names of code objects are interned.
+    let locals = pyo3::intern!(names.py(), "locals");
+    names.cast::<PyTuple>().is_ok_and(|names| names.iter_borrowed().any(|name| name.is(locals)))
 }
 
 /// Whether an instruction names the last arguments of the call behind it.

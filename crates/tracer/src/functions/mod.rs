@@ -32,7 +32,7 @@ use stator_cpython::object::Borrowed;
 use stator_operators::Row;
 
 pub use copying::{Copying, ModuleCopying};
-pub use module_call::ModuleCall;
+pub use module_call::{ModuleCall, Passes};
 pub use signature::Signatures;
 pub use stator_operators::{ArrayUse, Determined, Emitter, Model, Numeric, Traits, Writes};
 pub use torch::aten_operation;

@@ -1,12 +1,12 @@
 //! How `torch.nn.Module.__call__` gets to `forward`: two frames, each of which begins with a stretch of
-//! instructions that finds no hooks and goes on. The recorder does the work of such a stretch at once.
+//! instructions that finds no hooks, and then hands its arguments on. The recorder does the work of both at once.
 //!
 //! The stretches are found in PyTorch's own bytecode, and what they read with them: a PyTorch that
 //! does something else has none, and its frames are evaluated like any other.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use stator_bytecode::{Instruction, Meaning, Truth, decode};
+use stator_bytecode::{Instruction, Meaning, Opcode, Truth, decode};
 use stator_cpython::opcode::{NULL_IS_ABOVE, TARGET};
 
 use super::python::KnownFunction;
@@ -17,6 +17,8 @@ pub struct ModuleCall {
     pub outer: KnownFunction,
     /// Where its stretch ends: with a `NULL` and the other one, bound, on the stack.
     pub outer_end: usize,
+    /// How it calls the other one.
+    pub outer_passes: Option<Passes>,
     /// The attribute that is `None` where the module wasn't compiled.
     pub compiled: Py<PyAny>,
     /// The attribute that is the other frame's function.
@@ -25,6 +27,8 @@ pub struct ModuleCall {
     pub inner: KnownFunction,
     /// Where its stretch ends: with `forward`, bound, in its cell.
     pub inner_end: usize,
+    /// How it calls `forward`.
+    pub inner_passes: Option<Passes>,
     /// Fast locals that are the cells of the module and of `forward`.
     pub cells: [usize; 2],
     /// The attribute that is called.
@@ -35,6 +39,19 @@ pub struct ModuleCall {
     pub global_hooks: Vec<Py<PyAny>>,
     /// A global, an attribute of it and so on: the function that says whether the JIT traces.
     pub tracing: Vec<Py<PyAny>>,
+}
+
+/// `f(*args, **kwargs)`, of a frame's own `args` and `kwargs`, behind a stretch.
+#[derive(Clone, Copy)]
+pub struct Passes {
+    /// The fast local that is `args`, or its cell.
+    pub args: usize,
+    /// The same of `kwargs`.
+    pub kwargs: usize,
+    /// The instruction that calls.
+    pub unit: usize,
+    /// How many there are up to it.
+    pub instructions: usize,
 }
 
 impl ModuleCall {
@@ -59,16 +76,23 @@ impl ModuleCall {
         else {
             return Ok(None);
         };
+        let outer_passes = first.passes(|found| match found {
+            Meaning::Local(local) => Some(local),
+            _ => None,
+        });
+        let inner_passes = second.passes_to(stretch.cells[1]);
         let Stretch { tracing, cells, forward, hooks, global_hooks, end } = stretch;
         let (outer, inner): (PyResult<_>, PyResult<_>) = (outer, inner);
         let (outer, inner) = (outer?, inner?);
         Ok(Some(Self {
             outer,
             outer_end,
+            outer_passes,
             compiled,
             call,
             inner,
             inner_end: end,
+            inner_passes,
             cells,
             forward,
             hooks,
@@ -118,6 +142,14 @@ impl<'py> Reader<'py> {
     /// Moves behind the next instruction, if it does this.
     fn pass(&mut self, meaning: Meaning) -> Option<()> {
         self.take(|found| (found == meaning).then_some(()))
+    }
+
+    /// As [`Reader::pass`], by opcode and argument.
+    fn pass_opcode(&mut self, opcode: Opcode, arg: u32) -> Option<()> {
+        let next = self.instructions.get(self.at)?;
+        let is_it = next.opcode == opcode && next.arg == arg;
+        self.at += usize::from(is_it);
+        is_it.then_some(())
     }
 
     /// Takes a jump and goes where it leads.
@@ -185,6 +217,34 @@ impl<'py> Reader<'py> {
             self.pass(Meaning::PushNull)?;
         }
         Some((compiled, call, self.unit()?))
+    }
+
+    /// How a callable that is on the stack is called with the frame's `args` and `kwargs`, which `read` finds.
+    fn passes(&mut self, read: impl Fn(Meaning) -> Option<u32>) -> Option<Passes> {
+        let first = self.at;
+        let args = self.take(&read)? as usize;
+        self.pass_opcode(Opcode::BUILD_MAP, 0)?;
+        let kwargs = self.take(&read)? as usize;
+        self.pass_opcode(Opcode::DICT_MERGE, 1)?;
+        let unit = self.unit()?;
+        self.pass(Meaning::CallUnpacked { has_kwargs: true })?;
+        Some(Passes { args, kwargs, unit, instructions: self.at - first })
+    }
+
+    /// The same of a callable, and of `args` and `kwargs`, in cells.
+    fn passes_to(&mut self, cell: usize) -> Option<Passes> {
+        let cell = Meaning::Free(u32::try_from(cell).ok()?);
+        if !NULL_IS_ABOVE {
+            self.pass(Meaning::PushNull)?;
+        }
+        self.pass(cell)?;
+        if NULL_IS_ABOVE {
+            self.pass(Meaning::PushNull)?;
+        }
+        self.passes(|found| match found {
+            Meaning::Free(cell) => Some(cell),
+            _ => None,
+        })
     }
 
     fn inner(&mut self) -> Option<Stretch> {

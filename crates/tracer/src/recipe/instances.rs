@@ -44,7 +44,7 @@ pub fn tuple_new<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Object<'py>
         if base.is(py.get_type::<PyTuple>()) {
             return Ok(Some(Classes::get(py)?.tuple_new.bind(py).clone()));
         }
-        if !is_python_class(base.cast::<PyType>()?)? {
+        if !is_python_class(base.cast::<PyType>()?) {
             break;
         }
     }

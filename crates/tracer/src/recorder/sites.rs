@@ -336,6 +336,16 @@ impl<'py> Sites<'py> for Recorder {
         self.call_unpacked(frame, callable, args, kwargs)
     }
 
+    fn call_prepared(
+        &self,
+        frame: &Frame<'py>,
+        callable: Borrowed<'_, 'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.call_passed_on(frame, callable, args, kwargs)
+    }
+
     fn initialize(
         &self,
         frame: &Frame<'py>,

@@ -95,28 +95,11 @@ impl Calls for Recorder {
     }
 
     fn call_python<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
-        let Call { frame, callable, .. } = call;
         let watch = match self.repeated(call) {
             Ok(known) => return Ok(known),
             Err(watch) => watch,
         };
-        let waits = self.links.wait(frame);
-        let result = call.natively();
-        if let Some(watch) = watch {
-            self.guarded(frame.py(), || self.watched(&watch, call, &result));
-        }
-        self.behind(frame, || {
-            self.links.returned(waits);
-            if let Ok(value) = &result
-                && ops::is_generator(value.as_borrowed())
-            {
-                self.note_generator(frame, value);
-            }
-        });
-        if result.is_err() {
-            self.note(frame, |state| state.refused_arguments(callable));
-        }
-        result
+        self.call_watched(watch, call)
     }
 
     fn guard_callback(&self, frame: &Frame<'_>, argument: Borrowed<'_, '_>) {
@@ -259,6 +242,32 @@ impl Recorder {
         self.tally.repeat(work);
         self.links.clear();
         Ok(known)
+    }
+
+    /// Calls a Python function whose frame is traced, whether or not it was called before.
+    pub(in crate::recorder) fn call_watched<'py>(
+        &self,
+        watch: Option<Watch>,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Call { frame, callable, .. } = call;
+        let waits = self.links.wait(frame);
+        let result = call.natively();
+        if let Some(watch) = watch {
+            self.guarded(frame.py(), || self.watched(&watch, call, &result));
+        }
+        self.behind(frame, || {
+            self.links.returned(waits);
+            if let Ok(value) = &result
+                && ops::is_generator(value.as_borrowed())
+            {
+                self.note_generator(frame, value);
+            }
+        });
+        if result.is_err() {
+            self.note(frame, |state| state.refused_arguments(callable));
+        }
+        result
     }
 
     fn watched(&self, watch: &Watch, call: Call<'_, '_>, result: &Result<Object<'_>>) {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyModule, PyWeakrefReference};
+use pyo3::types::{PyBool, PyDict, PyModule, PyTuple, PyWeakrefReference};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, Lookup};
@@ -17,12 +17,14 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::opcode::NULL_IS_ABOVE;
 use stator_cpython::thread::Deferred;
-use stator_cpython::{ops, vectorcall};
+use stator_cpython::{Raised, Result, ops, vectorcall};
+use stator_evaluator::Role;
 use stator_evaluator::sites::Skip;
 use stator_guards::{GuardKind, ObjectId, Text, Vacancy};
 
-use crate::functions::ModuleCall;
+use crate::functions::{ModuleCall, Passes};
 use crate::recorder::Recorder;
+use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::calls::Globals;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -36,6 +38,11 @@ fn is_vacant(dict: Borrowed<'_, '_>, absent: &[&Py<PyAny>], empty: &[Py<PyAny>])
             Lookup::Found(found) => dict::is_plain_empty(found.as_borrowed()),
             Lookup::Absent | Lookup::Refused => false,
         })
+}
+
+/// A callable without a receiver, as it lies on the stack.
+fn callable_and_null(callable: Object<'_>) -> [Option<Object<'_>>; 2] {
+    if NULL_IS_ABOVE { [Some(callable), None] } else { [None, Some(callable)] }
 }
 
 impl Recorder {
@@ -65,8 +72,21 @@ impl Recorder {
             }
             let method =
                 self.python_method(frame, known.inner.function().bind_borrowed(py), module);
-            let push = if NULL_IS_ABOVE { [Some(method), None] } else { [None, Some(method)] };
-            return Some(Skip { push: SmallVec::from(push), unit: known.outer_end });
+            if let Some(passes) = &known.outer_passes
+                && let (Some(args), Some(kwargs)) =
+                    (frame.local(passes.args), frame.local(passes.kwargs))
+                && let Some(skip) = self.pass_on(
+                    frame,
+                    passes,
+                    method.clone(),
+                    &args.to_owned(),
+                    &kwargs.to_owned(),
+                )
+            {
+                return Some(skip);
+            }
+            let push = SmallVec::from_iter(callable_and_null(method));
+            return Some(Skip { push, unit: known.outer_end, calls: false });
         }
         let [cell, target] = known.cells;
         let module = ops::load_cell(frame.local(cell)?)?;
@@ -79,8 +99,82 @@ impl Recorder {
         let ty = module.get_type();
         let forward = types::lookup(ty.as_borrowed(), known.forward.bind_borrowed(py))?;
         let method = self.python_method(frame, forward.as_borrowed(), module);
-        ops::store_cell(frame.local(target)?, Some(method));
-        Some(Skip { push: SmallVec::new(), unit: known.inner_end })
+        ops::store_cell(frame.local(target)?, Some(method.clone()));
+        let held = |index| ops::load_cell(frame.local(index)?);
+        if let Some(passes) = &known.inner_passes
+            && let (Some(args), Some(kwargs)) = (held(passes.args), held(passes.kwargs))
+            && let Some(skip) = self.pass_on(frame, passes, method, &args, &kwargs)
+        {
+            return Some(skip);
+        }
+        Some(Skip { push: SmallVec::new(), unit: known.inner_end, calls: false })
+    }
+
+    /// The operands of the call that such a frame ends with: its own `args`, and a copy of its `kwargs`. Nobody else
+    /// has either, so nothing is read by that; `None`: somebody may look at it.
+    fn pass_on<'py>(
+        &self,
+        frame: &Frame<'py>,
+        passes: &Passes,
+        method: Object<'py>,
+        args: &Object<'py>,
+        kwargs: &Object<'py>,
+    ) -> Option<Skip<'py>> {
+        if self.is_watchful || self.watches_finalizers() || self.session.program.is_some() {
+            return None;
+        }
+        let kwargs = kwargs.cast_exact::<PyDict>().ok()?;
+        let args = args.cast_exact::<PyTuple>().ok()?;
+        {
+            let state = self.state.borrow();
+            // What the first frame of all is given is from outside.
+            if state.frames.active().len() < 2 || state.enclosed.is_on() {
+                return None;
+            }
+        }
+        let copy = kwargs.copy().ok()?.into_any();
+        self.note(frame, |state| {
+            state.set_fresh(copy.as_borrowed());
+            Ok(())
+        });
+        self.tally.instructions(passes.instructions as u64 - 1);
+        let mut push = SmallVec::from_iter(callable_and_null(method));
+        push.extend([Some(args.as_any().clone()), Some(copy)]);
+        Some(Skip { push, unit: passes.unit, calls: true })
+    }
+
+    /// The call whose operands [`Recorder::pass_on`] has given: of a method of Python's.
+    pub(in crate::recorder) fn call_passed_on<'py>(
+        &self,
+        frame: &Frame<'py>,
+        method: Borrowed<'_, 'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.begin_instruction();
+        self.links.expect(Role::Callee);
+        let (function, receiver) = heap::method_parts(method);
+        let args = args.cast::<PyTuple>().expect("positional arguments are a tuple");
+        let pairs = heap::dict_items(kwargs);
+        let mut all = Args::new();
+        all.push(receiver.as_borrowed());
+        all.extend(args.iter_borrowed());
+        all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
+        let names = (!pairs.is_empty())
+            .then(|| PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name)))
+            .transpose()
+            .map_err(|error| Raised::set(frame.py(), error))?;
+        let names = names.as_ref().map(|names| names.as_any().as_borrowed());
+        let call = Call { frame, callable: function.as_borrowed(), args: &all, names };
+        self.guard_memo(call);
+        let is_inner =
+            self.functions.module_call().is_some_and(|known| known.inner.is(call.callable));
+        if is_inner {
+            // Nobody's marks and models are of this function, and it does more than read.
+            self.sees_more();
+            return self.call_watched(None, call);
+        }
+        self.call_function(call)
     }
 
     /// Whether this module's class calls `forward` in the plain way, and nothing in the module itself

@@ -335,13 +335,15 @@ impl Recorder {
     /// that numbers that it reads are only kept. `None`: it's another call, or hashing a key could do more than that.
     pub(super) fn fills_from_pairs<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
+        // Most calls that are asked about have none.
+        let pairs = args.last().copied().filter(|pairs| iterator::is_zip(*pairs))?;
         let dict = frame.py().get_type::<PyDict>();
-        let (before, pairs) = match *args {
-            [pairs] if callable.is(&dict) => (None, pairs),
-            [dictionary, pairs] if is_update(callable, &dict) => (Some(dictionary), pairs),
+        let before = match *args {
+            [_] if callable.is(&dict) => None,
+            [dictionary, _] if is_update(callable, &dict) => Some(dictionary),
             _ => return None,
         };
-        if names.is_some() || self.is_stopped() || !iterator::is_zip(pairs) {
+        if names.is_some() || self.is_stopped() {
             return None;
         }
         let is_own = self.origin(pairs) == Some(Origin::Fresh) && iterator::parts(pairs) == 2;
