@@ -62,7 +62,7 @@ class _Queue:
                 )
                 thread.start()
                 self.thread = thread
-            self.changed.notify_all()
+            # The thread isn't woken: it looks by itself, once it has been quiet.
 
     def next(self) -> Job | None:
         """The next job, when it may begin. None: there is none, and the thread ends."""

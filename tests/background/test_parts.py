@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import stator
 from background.slow import LONG, Slow, no_compiler
-from stator import _testing, stats
+from stator import _backends, _testing, stats
 from stator._fx import beside, process, sent
 from stator._fx.graphs import Code
 from stator._fx.libraries import Libraries, Made
@@ -187,7 +187,7 @@ def many(x: Tensor, log: list[float]) -> Tensor:
 
 @pytest.mark.parametrize("when", ["background", "second_call"])
 def test_what_a_backend_misses_everywhere_is_told_once(when: Any) -> None:
-    """It's asked for two parts, of six, one after the other."""
+    """A call that waits asks for two parts of six, one after the other. Beside the program all are asked for."""
     backend = Slow(no_compiler)
     backend.go.set()
     compiled = stator.compile(many, backend=backend, when=when)
@@ -199,12 +199,12 @@ def test_what_a_backend_misses_everywhere_is_told_once(when: Any) -> None:
             assert stator.wait(compiled, timeout=LONG)
     assert logs[0] == logs[1]
     assert sum(issubclass(it.category, stator.BackendFailedWarning) for it in given) == 1
-    assert len(backend.asked) == 2
+    assert len(backend.asked) == (6 if when == "background" else 2)
     assert stats(compiled).tiers == ["failed"]
 
 
-def test_a_call_looks_after_one_part() -> None:
-    """Where nobody waits. Six parts handed over, or compared, take as long as many calls."""
+def test_a_call_hands_over_all_parts_and_compares_one() -> None:
+    """Where nobody waits. So who has called twice waits for all."""
     backend = Slow()
     compiled = stator.compile(many, backend=backend, when="background")
     logs: tuple[list[float], list[float]] = ([], [])
@@ -213,23 +213,69 @@ def test_a_call_looks_after_one_part() -> None:
         for number in range(times):
             assert same(compiled(X + number, logs[0]), many(X + number, logs[1]))
 
-    # The recorded call hands over no part. The fourth one's last part is yet to come.
-    call(4)
+    # The recorded call hands over no part.
+    call(2)
     backend.go.set()
     assert stator.wait(compiled, timeout=LONG)
-    assert len(backend.asked) == 3
+    assert len(backend.asked) == 6
     # Each compares one part: it runs once for that, and once for each call from then on.
-    for expected in (2, 3, 4):
+    for expected in (2, 3, 4, 5, 6, 7, 6):
         before = backend.ran
         call(1)
         assert backend.ran - before == expected
-    call(3)
+    assert logs[0] == logs[1]
+
+
+def test_parts_are_handed_over_while_others_are_compared() -> None:
+    """A call that has compared a part still hands over those that have no code for its sizes."""
+    backend = Slow()
+    backend.go.set()
+    compiled = stator.compile(many, backend=backend, when="background", dynamic=False)
+    logs: tuple[list[float], list[float]] = ([], [])
+    longer = torch.linspace(0, 1, 5)
+    for x in (X, X, longer, longer):
+        assert same(compiled(x, logs[0]), many(x, logs[1]))
+        assert stator.wait(compiled, timeout=LONG)
+    assert len(backend.asked) == 12
+    for _ in range(7):
+        for x in (X, longer):
+            assert same(compiled(x, logs[0]), many(x, logs[1]))
+    before = backend.ran
+    for x in (X, longer):
+        assert same(compiled(x, logs[0]), many(x, logs[1]))
+    assert backend.ran - before == 12
+    assert logs[0] == logs[1]
+
+
+def test_a_part_that_a_call_waits_for_keeps_no_other_from_being_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its call compiles it. What comes behind it is handed over, and what can't be is left to later calls."""
+    beside_of = _backends.Prepared.beside
+
+    def beside_or_not(self: Any, description: Any, inputs: Any, is_new: bool, *how: Any) -> Any:
+        handed.append(is_new)
+        if len(handed) in (1, 3):
+            return "a test says so"
+        return beside_of(self, description, inputs, is_new, *how)
+
+    handed: list[bool] = []
+    monkeypatch.setattr(_backends.Prepared, "beside", beside_or_not)
+    backend = Slow()
+    backend.go.set()
+    compiled = stator.compile(many, backend=backend, when="background")
+    logs: tuple[list[float], list[float]] = ([], [])
+    for call in range(2):
+        assert same(compiled(X + call, logs[0]), many(X + call, logs[1]))
+    assert stator.wait(compiled, timeout=LONG)
+    # The first part was waited for, and the third is yet to come: others aren't asked for once more.
+    assert len(backend.asked) == 5
+    assert handed == [False, *[True] * 5]
+    for call in range(8):
+        assert same(compiled(X + call, logs[0]), many(X + call, logs[1]))
     assert stator.wait(compiled, timeout=LONG)
     assert len(backend.asked) == 6
-    call(3)
-    before = backend.ran
-    call(1)
-    assert backend.ran - before == 6
+    assert handed == [False, *[True] * 5, False]
     assert logs[0] == logs[1]
 
 

@@ -255,6 +255,11 @@ impl Codes {
         let _ = self.waits.set(why);
     }
 
+    /// Whether that is known.
+    pub fn is_waited_for(&self) -> bool {
+        self.waits.get().is_some()
+    }
+
     /// Keeps code, unless another thread was quicker; what to call for the inputs that it is for.
     pub fn add(&self, code: Code, inputs: &[Borrowed<'_, '_>]) -> Arc<Code> {
         if let Search::Found(known) = self.find(&code.sharing, inputs) {

@@ -32,7 +32,7 @@ use crate::looks::Looks;
 use crate::pace::{Pace, Turn};
 use crate::raises::NodeCall;
 use crate::replay::export::Modules;
-use crate::replay::{self, Early, Outputs};
+use crate::replay::{self, Care, Early, Outputs};
 use crate::rollback;
 use crate::sharing::Sharing;
 
@@ -66,23 +66,26 @@ pub(super) struct Timing {
 
 impl Entry {
     /// What the backend makes of a graph for inputs like these; `None`: the graph is replayed, as they aren't for
-    /// backends, or there is no code yet.
+    /// backends, or there is no code yet. Where it may only ask, nothing is compiled, taken over or compared in this call.
     pub(super) fn code<'py>(
         &self,
         py: Python<'py>,
         backend: &Backend,
         unit: Unit,
         inputs: &[Borrowed<'_, 'py>],
+        care: Care,
     ) -> Result<Option<Arc<Code>>, Ended<'py>> {
+        let has_time = care == Care::All;
         let codes = self.codes_of(unit);
         let may_write = self.may_write(py, unit);
         let sharing = if may_write { codes.sharing(inputs) } else { Some(Sharing::ignored()) };
         let Some(sharing) = sharing else { return Ok(None) };
-        if codes.is_pending() {
+        if codes.is_pending() && has_time {
             self.take_over(py, backend, unit, inputs)?;
         }
         match codes.find(&sharing, inputs) {
             Search::Found(code) if code.trust() == Trust::Trusted => return Ok(Some(code)),
+            Search::Found(_) if !has_time => return Ok(None),
             Search::Found(code) => {
                 let is_trusted = self.try_out(py, backend, unit, &code, inputs)?;
                 return Ok(is_trusted.then_some(code));
@@ -94,6 +97,9 @@ impl Entry {
         faults::at(Stage::Export)?;
         let is_waited_for = backend.is_waited_for(py)?;
         let is_beside = !is_waited_for && !backend.takes_parts;
+        if !is_beside && !has_time {
+            return Ok(None);
+        }
         let varies = self.varies(py, backend, unit)?;
         let mut graph = self.graph_of(unit);
         if varies {
@@ -114,14 +120,15 @@ impl Entry {
         let looks = (!is_guarded).then(|| Arc::new(Looks::of(inputs, !says_sizes)));
         let fit = Fit { sharing, looks };
         if is_beside {
-            let is_new = matches!(unit, Unit::Whole) && self.served.load(Relaxed) < 2;
+            let is_first = matches!(unit, Unit::Whole) && self.served.load(Relaxed) < 2;
+            let is_new = is_first || !has_time;
             let told = backend.said().is_some();
             let asked = (&description, &example, is_new, may_write, told, says_sizes);
             let begun = backend.ask(py, "beside", asked);
             let begun = begun.map_err(|error| as_raised(py, error))?;
             if let Ok(job) = begun.cast::<Job>() {
                 codes.wait_for(job.clone().unbind(), fit);
-                if job.get().stand() == Stand::Ended {
+                if job.get().stand() == Stand::Ended && has_time {
                     // It was refused.
                     self.take_over(py, backend, unit, inputs)?;
                 }

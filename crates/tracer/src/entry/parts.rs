@@ -5,7 +5,8 @@
 //! A backend that fails on a part is asked for the others, until it fails on a second one for the same reason: then it misses
 //! something that no part has to do with, and the trace is replayed from then on.
 //!
-//! Where nobody waits, a call looks after the code of one part: it hands over one, or compares what was made of one.
+//! Where nobody waits, a call hands over all parts that it comes to, which takes no longer than a graph that isn't cut. What
+//! was made is compared for one part a call: that takes several runs of it.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -28,7 +29,7 @@ use crate::declined::Declined;
 use crate::locate::{Places, Remembered};
 use crate::lock;
 use crate::pace::Turn;
-use crate::replay::{self, Cut, Early, Failure, Pass, Program, Unrun};
+use crate::replay::{self, Care, Cut, Early, Failure, Pass, Program, Unrun};
 use crate::rollback;
 use crate::sharing::Sharing;
 use crate::symbolic;
@@ -285,7 +286,7 @@ impl replay::Parts for Parts {
         py: Python<'py>,
         part: u32,
         inputs: &[Borrowed<'_, 'py>],
-        is_attended: bool,
+        care: Care,
     ) -> Result<Object<'py>, Unrun> {
         let made = self.made();
         let part = &made.parts[part as usize];
@@ -294,11 +295,18 @@ impl replay::Parts for Parts {
             Search::Found(code) if code.trust() == Trust::Trusted => {
                 made.run(py, part, &code, inputs)
             }
-            _ if is_attended || self.given_up.get().is_some() => part.replay(py, inputs),
-            // It was made beside the program.
-            Search::Found(_) => Err(Unrun::Missing),
-            Search::Missing if !part.codes.is_pending() || part.codes.has_ended() => {
-                Err(Unrun::Missing)
+            found if care != Care::Nothing && self.given_up.get().is_none() => {
+                let has_time = care == Care::All;
+                let is_due = match found {
+                    // It was made beside the program.
+                    Search::Found(_) => has_time,
+                    Search::Missing if part.codes.is_pending() => {
+                        has_time && part.codes.has_ended()
+                    }
+                    Search::Missing => has_time || !part.codes.is_waited_for(),
+                    Search::Enough => false,
+                };
+                if is_due { Err(Unrun::Missing) } else { part.replay(py, inputs) }
             }
             _ => part.replay(py, inputs),
         }
@@ -356,7 +364,8 @@ impl Entry {
         self.parts.give_up(REPLAYED, None);
     }
 
-    /// A replay has come to a part whose code is to be looked after. It can go on behind that.
+    /// A replay has come to a part whose code is to be looked after. It can go on behind that. Whether the backend was only
+    /// asked for code, to be compiled beside the program.
     ///
     /// # Errors
     /// What the backend raises that is to be seen, or Stator's own error.
@@ -367,12 +376,15 @@ impl Entry {
         backend: &Backend,
         number: u32,
         inputs: &[Borrowed<'_, 'py>],
+        care: Care,
         done: &mut Done<'_, 'py>,
-    ) -> Result<(), Ended<'py>> {
+    ) -> Result<bool, Ended<'py>> {
         let first = NodeId::new(self.parts.place(number).nodes.start);
-        match self.code(py, backend, Unit::Part(number), inputs) {
-            Ok(_) => Ok(()),
-            Err(ended) => self.stopped_by(py, first, ended, done),
+        let codes = &self.parts.part(number).codes;
+        let was_pending = codes.is_pending();
+        match self.code(py, backend, Unit::Part(number), inputs, care) {
+            Ok(_) => Ok(care == Care::Asking || (!was_pending && codes.is_pending())),
+            Err(ended) => self.stopped_by(py, first, ended, done).map(|()| false),
         }
     }
 

@@ -33,7 +33,7 @@ use crate::locate::text;
 use crate::locks::Held;
 use crate::raises::NodeCall;
 use crate::recipe::Values;
-use crate::replay::{self, Early, Pass, Program};
+use crate::replay::{self, Care, Early, Pass, Program};
 use crate::rollback;
 use crate::trace::Ending;
 use crate::undo;
@@ -90,10 +90,11 @@ impl Entry {
                 None => {
                     // A backend may compile for long.
                     drop(deferred);
-                    let (code, timing) = match self.code(py, backend, Unit::Whole, &inputs)? {
-                        Some(code) => self.turn(py, backend, code)?,
-                        None => (None, None),
-                    };
+                    let (code, timing) =
+                        match self.code(py, backend, Unit::Whole, &inputs, Care::All)? {
+                            Some(code) => self.turn(py, backend, code)?,
+                            None => (None, None),
+                        };
                     let run = |code| Run::Backend(code, &backend.callable);
                     (code.map(run), timing, Deferred::new(py))
                 }
@@ -146,7 +147,7 @@ impl Entry {
         }
         let sizes = self.size_inputs(resolved);
         let inputs = self.graph_inputs(resolved, &sizes);
-        match self.code(py, backend, Unit::Whole, &inputs) {
+        match self.code(py, backend, Unit::Whole, &inputs, Care::All) {
             Err(Ended::Replay(Replay::Failed(error))) => Err(error),
             // A fault of Stator's own shows at the next call, which can do without.
             _ => Ok(()),
@@ -353,12 +354,21 @@ impl Entry {
                         Some(backend) => backend.takes_parts || backend.is_waited_for(py)?,
                         None => true,
                     };
-                    running.attended(!waits);
-                    match backend {
+                    let care = running.care();
+                    running.attend();
+                    let has_only_asked = match backend {
                         Some(backend) => {
-                            self.attend_to(py, backend, part, &borrowed(&given), done)?;
+                            self.attend_to(py, backend, part, &borrowed(&given), care, done)?
                         }
-                        None => self.stop_asking(),
+                        None => {
+                            self.stop_asking();
+                            true
+                        }
+                    };
+                    if let Some(running) =
+                        done.running.as_mut().filter(|_| !waits && !has_only_asked)
+                    {
+                        running.took_time();
                     }
                     continue;
                 }

@@ -22,4 +22,4 @@ mod tests;
 
 pub use cut::{Cut, Part};
 pub use program::Program;
-pub use run::{Early, Failure, Outputs, Parts, Pass, Running, Unrun};
+pub use run::{Care, Early, Failure, Outputs, Parts, Pass, Running, Unrun};

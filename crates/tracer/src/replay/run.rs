@@ -47,8 +47,7 @@ impl std::error::Error for Failure {}
 
 /// What runs the parts of a cut graph.
 pub trait Parts {
-    /// Runs one on these inputs, in the order of the part's: a tuple or list of what it gives. `is_attended`: its code
-    /// was looked after at this step, so it runs with the code there is, or without.
+    /// Runs one on these inputs, in the order of the part's: a tuple or list of what it gives.
     ///
     /// # Errors
     /// Why it didn't.
@@ -57,8 +56,19 @@ pub trait Parts {
         py: Python<'py>,
         part: u32,
         inputs: &[Borrowed<'_, 'py>],
-        is_attended: bool,
+        care: Care,
     ) -> Result<Object<'py>, Unrun>;
+}
+
+/// What a run does for the code of the part that it stands at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Care {
+    /// Whatever is due.
+    All,
+    /// A backend is asked for code that is compiled beside the program: that takes no time to speak of.
+    Asking,
+    /// Nothing more. The part runs with the code there is, or without.
+    Nothing,
 }
 
 /// Why a part didn't run, or didn't end.
@@ -110,7 +120,7 @@ impl Program {
             fresh,
             parts: None,
             attended: usize::MAX,
-            is_done_attending: false,
+            has_taken_time: false,
             pass,
             asking,
             answered,
@@ -129,8 +139,8 @@ pub struct Running<'p, 'py> {
     parts: Option<&'p dyn Parts>,
     /// The step whose code was looked after last.
     attended: usize,
-    /// Whether no more parts are looked after.
-    is_done_attending: bool,
+    /// Whether a part has taken the time that a run has for that: the others are only asked for.
+    has_taken_time: bool,
     pass: Pass,
     asking: Option<Asking<'py>>,
     /// The step before which it was asked last.
@@ -204,10 +214,24 @@ impl<'p, 'py> Running<'p, 'py> {
         self.parts = Some(parts);
     }
 
-    /// The code of the part that it stands at was looked after. `is_last`: parts behind it run with what there is.
-    pub fn attended(&mut self, is_last: bool) {
+    /// What it does for the code of the part that it stands at.
+    #[must_use]
+    pub fn care(&self) -> Care {
+        match self.has_taken_time {
+            _ if self.attended == self.at => Care::Nothing,
+            true => Care::Asking,
+            false => Care::All,
+        }
+    }
+
+    /// The code of the part that it stands at is looked after now. It runs behind that, with what there is.
+    pub fn attend(&mut self) {
         self.attended = self.at;
-        self.is_done_attending |= is_last;
+    }
+
+    /// That has taken the time that a run has for it.
+    pub fn took_time(&mut self) {
+        self.has_taken_time = true;
     }
 
     /// Runs the steps from the one it stands at.
@@ -334,8 +358,7 @@ impl<'p, 'py> Running<'p, 'py> {
                     Action::Part { part } => {
                         let parts = self.parts.expect("a cut program is given what runs its parts");
                         let given = frame.gather(step.operands.of(&program.operands));
-                        let is_attended = self.is_done_attending || self.attended == self.at;
-                        parts.run(py, part, &given, is_attended).map_err(Halt::Part)?
+                        parts.run(py, part, &given, self.care()).map_err(Halt::Part)?
                     }
                     _ => match (step.place, &mut calling) {
                         (Some(place), Some(calling)) => {
