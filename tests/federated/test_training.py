@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from stator.federated import aggregators, learning, program
 from stator.federated._executors import ClientsLostError
 from stator.federated.execution import LocalContext
 from stator.federated.framework import RetryableError
+from stator.federated.learning._checkpoints import read
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -538,6 +540,48 @@ def test_weights_are_evaluated() -> None:
 
 def private() -> Any:
     return aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, 4, 1.0, delta=None)
+
+
+def test_all_of_a_seed_says_what_noise_is_drawn() -> None:
+    """PyTorch's generator alone tells apart what the lowest 32 bits do."""
+    process, data = a_process(private()), some_data()
+    seeds = (8, 8 + 2**32, 8 + 2**64, 8 + 2**200)
+    states = [learning.train(process, data, rounds=1, seed=seed).state for seed in seeds]
+    noised = [state["aggregator"]["noised_sum"]["bias"].tobytes() for state in states]
+    assert len(set(noised)) == len(seeds)
+    for seed, state in zip(seeds, states, strict=True):
+        same(learning.train(process, data, rounds=1, seed=seed).state, state)
+
+
+def test_a_seed_that_is_not_said_has_256_bits(tmp_path: Path) -> None:
+    path = tmp_path / "training.npz"
+    learning.train(a_process(), some_data(), rounds=1, checkpoint=path)
+    _, told = read(path)
+    kept = json.loads(told or "")["seed"]
+    assert 2**200 < kept < 2**256
+    same(
+        learning.train(a_process(), some_data(), rounds=2, checkpoint=path).state,
+        learning.train(a_process(), some_data(), rounds=2, seed=kept).state,
+    )
+
+
+def test_rounds_of_ones_own_draw_in_secret() -> None:
+    process, data = a_process(private()), list(some_data())
+    state = process.initialize()
+
+    def noised() -> bytes:
+        torch.manual_seed(3)
+        before = torch.get_rng_state()
+        with learning.secret_randomness():
+            found, _ = process.next(state, data)
+        assert torch.equal(torch.get_rng_state(), before)
+        return found["aggregator"]["noised_sum"]["bias"].tobytes()
+
+    assert noised() != noised()
+    with pytest.raises(KeyError), learning.secret_randomness():
+        torch.rand(3)
+        raise KeyError
+    assert torch.equal(torch.get_rng_state(), torch.manual_seed(3).get_state())
 
 
 @pytest.mark.parametrize("factory", [None, private()])

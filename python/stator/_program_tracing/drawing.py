@@ -9,14 +9,16 @@ call the generator has moved on by one number, however much was drawn.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
-__all__ = ["Draws"]
+__all__ = ["Draws", "drawn_from"]
 
 # Its types lack some of what it has.
 _cuda: Any = torch.cuda
@@ -73,6 +75,31 @@ def _set_place(seed: bytes) -> None:
     torch.default_generator.set_state(_places.state(seed))
 
 
+@contextlib.contextmanager
+def drawn_from(seed: bytes) -> Iterator[None]:
+    """What is drawn in the block follows from a seed of any length. PyTorch's generators are
+    afterwards where they were."""
+    before = _where()
+    _set_place(seed)
+    try:
+        yield
+    finally:
+        _put_back(before)
+
+
+def _where() -> tuple[torch.Tensor, list[torch.Tensor] | None]:
+    """Where PyTorch's generators are."""
+    on_gpus = _cuda.get_rng_state_all() if _cuda.is_initialized() else None
+    return torch.default_generator.get_state(), on_gpus
+
+
+def _put_back(where: tuple[torch.Tensor, list[torch.Tensor] | None]) -> None:
+    state, on_gpus = where
+    torch.default_generator.set_state(state)
+    if on_gpus is not None:
+        _cuda.set_rng_state_all(on_gpus)
+
+
 class Draws:
     """What the clients of one call draw.
 
@@ -106,15 +133,12 @@ class Draws:
     def enter(self) -> None:
         """Clients begin to draw. Those of calls in other threads wait: there is one generator."""
         _LOCK.acquire()
-        on_gpus = _cuda.get_rng_state_all() if _cuda.is_initialized() else None
-        self._before = torch.default_generator.get_state(), on_gpus
+        self._before = _where()
 
     def leave(self) -> None:
         """Others draw again, what they would have drawn."""
-        (before, on_gpus), self._before = self._before, None
-        torch.default_generator.set_state(before)
-        if on_gpus is not None:
-            _cuda.set_rng_state_all(on_gpus)
+        before, self._before = self._before, None
+        _put_back(before)
         _LOCK.release()
 
     def end(self) -> None:

@@ -43,7 +43,7 @@ from stator.federated.learning._sampling import (
     UniformSampler,
 )
 from stator.federated.learning._scaffold import build_scaffold
-from stator.federated.learning._training import Training, train
+from stator.federated.learning._training import Training, secret_randomness, train
 
 __all__ = [
     "DPSGD",
@@ -78,6 +78,7 @@ __all__ = [
     "partition_evenly",
     "rows_of",
     "save_state",
+    "secret_randomness",
     "sgd",
     "train",
     "yogi",

@@ -8,13 +8,13 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from stator._program_tracing.drawing import drawn_from
 from stator.federated._executors import ClientsLostError, RetryableError
 from stator.federated.aggregators._factories import expect_count
 from stator.federated.learning._checkpoints import (
@@ -70,8 +70,9 @@ def train(
     attempts: how often a round is tried that raises `RetryableError` (`QuorumError` is one), with
         other clients each time. Whatever else a round raises, it raises here. The checkpoint is
         that of the rounds before.
-    seed: of what programs draw with PyTorch's generator, such as noise: each round has its own. It
-        is drawn, and kept in the checkpoint, where nothing is said; for privacy nobody may know it.
+    seed: of what programs draw with PyTorch's generator, such as noise, by a hash: each round has
+        its own. Where nothing is said it is 256 bits of the operating system's randomness, kept in
+        the checkpoint. For privacy nobody may know or guess it.
     progress: whether progress is shown, on stderr; if it is a terminal, where nothing is said.
     on_round: called after each round with its number, the state and the metrics.
     curves: a file for a picture (SVG) of all metrics over the rounds, written at the end.
@@ -126,7 +127,11 @@ class _Run:
     def begin(cls, process: IterativeProcess, path: Path | None, seed: int | None) -> _Run:
         """From a checkpoint, if there is one."""
         if path is None or not path.exists():
-            seed = secrets.randbits(63) if seed is None else expect_count(seed, "seed", least=0)
+            seed = (
+                secrets.randbits(8 * _SECRET)
+                if seed is None
+                else expect_count(seed, "seed", least=0)
+            )
             with _seeded(seed, _FIRST):
                 return cls(process.initialize(), [], seed)
         values, training = read(path)
@@ -226,17 +231,24 @@ def _taken(
             shown.tell(f"round {run.done + 1} goes on without {asked - len(rows)} clients: {error}")
 
 
-@contextlib.contextmanager
-def _seeded(*numbers: int) -> Iterator[None]:
+_SECRET = 32
+"""How many bytes of the operating system's randomness noise follows from."""
+
+
+def secret_randomness() -> contextlib.AbstractContextManager[None]:
+    """In the block, what programs draw with PyTorch's generator follows from 256 bits that the
+    operating system draws and nobody sees. For rounds with private aggregators in a loop of one's
+    own; `train` does so by itself. Afterwards the generator is where it was.
+
+    PyTorch's generator begins with the same seed in each process, and `torch.manual_seed` and
+    `torch.seed` tell 2**32 places apart: noise of that can be guessed.
+    """
+    return drawn_from(secrets.token_bytes(_SECRET))
+
+
+def _seeded(*numbers: int) -> contextlib.AbstractContextManager[None]:
     """PyTorch's generator is at a place of its own, and is afterwards where it was."""
-    words = [number & (1 << 64) - 1 for number in numbers]
-    seed = int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
-    before = torch.get_rng_state()
-    torch.manual_seed(seed >> 1)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before)
+    return drawn_from(b"stator.learning.train" + b"".join(b" %d" % number for number in numbers))
 
 
 def _measured(metrics: Any) -> dict[str, float]:
