@@ -592,6 +592,29 @@ def test_import_without_torch() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_import_brings_nothing_that_only_errors_and_caches_need() -> None:
+    """Of the standard library: together these take as long as all else that Stator imports."""
+    late = (
+        "difflib",
+        "hashlib",
+        "hmac",
+        "secrets",
+        "shutil",
+        "tempfile",
+        "urllib.parse",
+        "asyncio",
+    )
+    program = (
+        "import sys\n"
+        "import numpy\n"
+        "before = set(sys.modules)\n"
+        "import stator, stator.federated\n"
+        f"found = (set(sys.modules) - before) & set({late!r})\n"
+        "assert not found, found\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_compile_reads_pytorchs_state_for_the_first_call() -> None:
     program = (
         "import torch, stator\n"

@@ -172,8 +172,8 @@ MODULES = {
     "_stored": set(),
     "_stored.digests": set(),
     "_stored.objects": {"_stored.digests"},
-    "_stored.files": {"_kept", "_stored.digests", "_stored.objects"},
-    "_storing": {"_kept", "_settings", "_stored.files", "_targets"},
+    "_stored.files": {"_kept", "_stored", "_stored.digests", "_stored.objects"},
+    "_storing": {"_settings", "_stored", "_stored.files", "_targets"},
     "_fx.process": {
         *("_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.sent", "_fx.store", "_fx.tied"),
         "_kept",
@@ -300,6 +300,12 @@ NATIVE = "_stator"
 LATE_IMPORTS = {
     ("_targets.py", "stator._module"): "needs torch, and Stator can be imported without it",
     ("_backends.py", "stator._cudagraphs.backend"): "needs torch",
+    (
+        "_backends.py",
+        "stator._kept",
+    ): "milliseconds to import, for each program that imports Stator",
+    ("_backends.py", "shutil"): "milliseconds to import, for each program that imports Stator",
+    ("_suggest.py", "difflib"): "milliseconds to import, for errors alone",
     ("_backends.py", "stator._fx.beside"): "needs torch; seconds to import",
     ("process.py", "torch._inductor.runtime.cache_dir_utils"): "seconds to import",
     ("_backends.py", "stator._fx.process"): "needs torch",

@@ -24,7 +24,6 @@ from stator._dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
 from stator._export import export
 from stator._install import install, installed, uninstall
 from stator._install import read_environment as _install_if_asked
-from stator._kept import KeptTraces
 from stator._logs import LOGS, read_environment, set_logs
 from stator._stator import Compiled, Stats, graph_break, is_compiling
 from stator._stator import __version__ as __version__
@@ -34,6 +33,7 @@ from stator._steering import (
     set_stance,
     substitute_in_graph,
 )
+from stator._stored import KeptTraces
 from stator._storing import load_traces, save_traces
 from stator._warnings import (
     BackendDiffersWarning,

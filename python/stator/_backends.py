@@ -15,7 +15,6 @@ import functools
 import importlib.util
 import inspect
 import os
-import shutil
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from stator._background import ended, left, submit
 from stator._config import config
 from stator._internal import from_handler, own_error
-from stator._kept import store
 from stator._progress import log, shown
 from stator._stator import Declined, Job, _while_signals_come
 from stator._suggest import suggest
@@ -186,6 +184,8 @@ def _missing(backend: str) -> str | None:
     if package is not None and importlib.util.find_spec(package) is None:
         return f"the package {package}"
     if backend == "inductor":
+        import shutil
+
         compilers = (*filter(None, [os.environ.get("CXX")]), *_COMPILERS)
         if not any(map(shutil.which, compilers)) and not _has_stored():
             return "a C++ compiler (g++ or clang++ on the PATH, or one that CXX names)"
@@ -194,6 +194,8 @@ def _missing(backend: str) -> str | None:
 
 def _has_stored() -> bool:
     """Whether there is code of earlier starts, which no compiler is needed for."""
+    from stator._kept import store
+
     stored = store()
     return stored is not None and not stored.is_empty()
 

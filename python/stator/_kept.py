@@ -8,7 +8,6 @@ the rest. Nothing is unpickled. What isn't as it should be is made again and rep
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import hmac
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["BOUND", "VARIABLE", "KeptTraces", "Store", "store"]
+__all__ = ["BOUND", "VARIABLE", "Store", "store"]
 
 T = TypeVar("T")
 
@@ -41,17 +40,6 @@ _SECRET = "secret"
 _BEGUN = "new-"
 _ABANDONED = 3600
 """Seconds after which a file that somebody was writing is taken for left behind."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class KeptTraces:
-    """What `stator.save_traces` has kept, or `stator.load_traces` has found."""
-
-    count: int
-    """How many traces."""
-
-    left_out: tuple[str, ...]
-    """Why others weren't: one sentence for each."""
 
 
 class Store:

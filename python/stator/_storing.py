@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stator._kept import KeptTraces
 from stator._settings import settings_of
 from stator._stator import Compiled
+from stator._stored import KeptTraces
 from stator._targets import expect_native
 
 __all__ = ["load_traces", "save_traces"]

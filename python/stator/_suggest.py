@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """A sentence for `name` that isn't among `known`, to put behind the complaint."""
+    import difflib
+
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     meant = f"Did you mean {close[0]!r}? " if close else ""

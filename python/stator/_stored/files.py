@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
-from stator._kept import KeptTraces, Store, store
+from stator._kept import Store, store
 from stator._stator import _TRACE_VERSION, Compiled, __version__, _adopt_trace, _stored_traces
+from stator._stored import KeptTraces
 from stator._stored.digests import Digests, library
 from stator._stored.objects import ChangedError, Form, NotStorableError, Reader, Writer
 
