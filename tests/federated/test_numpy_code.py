@@ -26,6 +26,23 @@ SHIFT = np.array([1, 2, 3, 4], i32)
 SCALE = f32(0.5)
 EDGES = np.array([-1.0, 0.0, 0.5, 2.0])
 
+INTEGRAL: Callable[..., Any] = getattr(np, "trapezoid", None) or np.trapz
+
+
+def quietly(x: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(np.abs(x)) / x
+
+
+def at_places(x: Any) -> Any:
+    counts = np.zeros(5)
+    np.add.at(counts, np.abs(x).astype(int).clip(0, 4), 1)
+    table = np.zeros((2, 4), x.dtype)
+    np.add.at(table, ([0, 1, 1], [2, 3, 3]), x[0, :3])
+    np.subtract.at(table, 0, x[1])
+    return counts, table
+
+
 # Functions of rows of four floats, of integers from -3 to 3, or of a symmetric matrix.
 OF_ROWS: dict[str, Callable[..., Any]] = {
     "means": lambda x: (np.mean(x), np.mean(x, axis=0), x.mean(1), np.mean(x, 1, keepdims=True)),
@@ -179,6 +196,111 @@ OF_ROWS: dict[str, Callable[..., Any]] = {
         np.add(x, 1, casting="same_kind", order="K", subok=True, where=True, dtype=None),
         np.std(x, mean=np._NoValue),
     ),
+    "differences": lambda x: (
+        np.diff(x, axis=1, prepend=0, append=x[:, :1]),
+        np.diff(x, axis=0, prepend=7),
+        np.diff(x > 0, axis=1),
+        np.ediff1d(x, to_begin=0, to_end=[1, 2]),
+        np.gradient(x, axis=1),
+        np.gradient(x[0] * 1.5, 0.5),
+        np.gradient(x, axis=0),
+        INTEGRAL(x, axis=1),
+        INTEGRAL(x[0], dx=0.5),
+        INTEGRAL(x[0], EDGES),
+    ),
+    "polynomials": lambda x: (
+        np.polyval([1.0, -2.0, 3.0], x),
+        np.polyval(SHIFT, x),
+        np.vander(x[0], 3),
+        np.vander(x[0], increasing=True),
+        np.polyfit(EDGES, x[0], 2),
+        np.polyfit(EDGES, x[:2].T, 1),
+    ),
+    "correlations": lambda x: (
+        np.cov(x, rowvar=False, bias=True),
+        np.cov(x[0], x[1]),
+        np.corrcoef(x.T * 1.5 + np.outer(EDGES, np.arange(len(x)))),
+        np.corrcoef(x[0], EDGES),
+        np.correlate(x[0], [1.0, 2.0]),
+        np.correlate(x[0] * 1.5, [1.0, 2.0, 1.0], mode="full"),
+    ),
+    "counts_of_two": lambda x: (
+        np.histogram2d(x[:, 0], x[:, 1], bins=3, range=[[-2, 2], [-3, 3]])[0],
+        np.histogram2d(x[:, 0], x[:, 1], bins=[EDGES, EDGES])[0],
+    ),
+    "alike": lambda x: (
+        np.allclose(x, x + 1e-9),
+        np.array_equal(x, x),
+        np.array_equal(x, x[:, :2]),
+        np.array_equal(x, x + 1),
+    ),
+    "parted": lambda x: (
+        np.partition(x, 1, axis=1)[:, 1],
+        np.take_along_axis(x, np.argpartition(x, 0, axis=1), axis=1)[:, 0],
+        np.take_along_axis(x, np.argmax(x, axis=1)[:, None], axis=1)[:, 0],
+        np.lexsort((x[0] * 0, x[0])),
+        np.lexsort((np.arange(4), -np.abs(x[0]) // 2)),
+    ),
+    "selected": lambda x: (
+        np.select([x < -1, x > 1], [x * 2, 0.5], 7),
+        np.select([x > 0], [x]),
+        np.heaviside(x, 0.5),
+    ),
+    "transforms": lambda x: (
+        np.abs(np.fft.fft(x, axis=1)),
+        np.fft.rfft(x[0]).imag,
+        np.fft.irfft(np.fft.rfft(x, axis=1), axis=1),
+        np.fft.ifft(x[0], norm="ortho").real,
+        np.fft.fftshift(x, axes=1) * np.fft.fftfreq(4, 0.5),
+        np.fft.rfftfreq(6) + x[0, 0],
+    ),
+    "some_means": lambda x: (
+        np.mean(x, where=x > 0),
+        np.var(x, axis=0, where=x > -2, ddof=1),
+        np.std(x, where=[True, False, True, True]),
+    ),
+    "quietly": quietly,
+    "at_places": at_places,
+    "padded": lambda x: (
+        np.pad(x, ((0, 0), (2, 1)), mode="edge"),
+        np.pad(x, ((1, 1), (3, 2)), mode="reflect"),
+        np.pad(x, ((0, 0), (5, 6)), mode="symmetric"),
+        np.pad(x, ((0, 0), (5, 6)), mode="wrap"),
+        np.pad(x, 1, mode="edge"),
+    ),
+    "more_or_fewer": lambda x: (
+        np.append(x, x),
+        np.append(x, x[:1], axis=0),
+        np.delete(x, 1, axis=1),
+        np.delete(x, -1, axis=0),
+        np.delete(x, 2),
+        np.insert(x, 0, 7, axis=0),
+        np.insert(x, 2, x[:, 0], axis=1),
+        np.insert(x[0], -1, 3),
+    ),
+    "grids": lambda x: (
+        *np.meshgrid(x[0], [1.0, 2.0]),
+        *np.meshgrid(x[0], EDGES, SHIFT, indexing="ij"),
+        np.tri(3, 4, 1) * x[0, 0],
+        x[0] * np.logspace(0, 2, 4),
+    ),
+    "turned": lambda x: (
+        np.fliplr(x),
+        np.flipud(x),
+        np.rot90(x),
+        np.dstack([x[0], x[1]]),
+        np.array_split(x, 3, axis=1)[0],
+        np.hsplit(x, 2)[1],
+        np.hsplit(x[0], [1])[1],
+        np.vsplit(x, [1])[0],
+        np.apply_along_axis(lambda row: row.max() - row.min(), 0, x),
+        np.apply_along_axis(lambda row: np.stack([row[0], row.sum()]), 0, x),
+    ),
+    "products_of_vectors": lambda x: (
+        np.kron(x[0], x[:, :2]),
+        np.cross(x[:, :3], x[:, 1:]),
+        np.linalg.multi_dot([x, WEIGHTS, np.transpose(WEIGHTS)]),
+    ),
     "of_some": lambda x: (
         np.sum(x, axis=0, where=x > 0),
         np.max(x, axis=0, initial=1),
@@ -204,6 +326,21 @@ OF_FLOATS: dict[str, Callable[..., Any]] = {
         np.nanmean(np.where(x > 9, x, x), axis=1),
         np.cbrt(x),
     ),
+    "known": lambda x: (
+        np.nanstd(np.where(x > 0.5, np.nan, x), axis=0),
+        np.nanvar(np.where(x > 0.5, np.nan, x), ddof=1),
+        np.nanmax(np.where(x > 0.5, np.nan, x), axis=0),
+        np.nanmin(np.where(x > -9, np.nan, x)),
+    ),
+    "angles": lambda x: (
+        np.degrees(x),
+        np.radians(x),
+        np.fabs(x),
+        np.reciprocal(x),
+        np.signbit(x),
+        np.fmod(x, 2),
+        np.angle(np.fft.fft(x[0] + EDGES)),
+    ),
     "softmax": lambda x: (
         np.exp(x - x.max(axis=1, keepdims=True))
         / np.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True)
@@ -212,11 +349,30 @@ OF_FLOATS: dict[str, Callable[..., Any]] = {
 OF_INTEGERS: dict[str, Callable[..., Any]] = {
     "divided": lambda x: (x / 2, x // 2, x % 3, np.sqrt(np.abs(x)), np.exp(x), x / SHIFT),
     "bits": lambda x: (x & 1, x | 4, x ^ 3, ~x, np.bitwise_and(x, SHIFT)),
+    "moved_bits": lambda x: (
+        np.abs(x) << 2,
+        x >> 1,
+        1 << np.abs(x),
+        64 >> np.abs(x),
+        np.left_shift(np.abs(x), SHIFT),
+        np.right_shift(x, 1),
+        np.gcd(x, 6),
+        np.lcm(x, SHIFT),
+    ),
     "one_hot": lambda x: np.eye(7)[x[:, 0] + 3],
     "true": lambda x: (x > 0) & (x < 3) | (x == -1),
 }
 OF_SQUARES: dict[str, Callable[..., Any]] = {
     "solved": lambda a: (np.linalg.inv(a), np.linalg.solve(a, np.arange(3.0)), np.linalg.det(a)),
+    "powers": lambda a: (
+        np.linalg.matrix_power(a, 3),
+        np.linalg.matrix_power(a, -1),
+        np.linalg.matrix_power(np.round(a).astype(i64), 2),
+        np.linalg.matrix_rank(a),
+        np.linalg.matrix_rank(a * np.array([1, 0, 1])),
+        tuple(np.linalg.slogdet(a)),
+        np.linalg.svd(a, compute_uv=False),
+    ),
     "factors": lambda a: (np.linalg.cholesky(a), np.linalg.eigh(a)[0], np.linalg.svd(a)[1]),
     "parts": lambda a: (np.trace(a), np.diag(a), np.triu(a), np.tril(a, -1), a.diagonal()),
 }
@@ -468,7 +624,7 @@ def test_what_cant_be_traced_is_said_at_its_line(function: Callable[..., Any]) -
         (lambda x: np.sum(x).mean(extra=1), "np.mean has no parameter `extra`"),
         (lambda x: np.add.reduce(x, initial=1), "np.add.reduce has no parameter `initial`"),
         (lambda x: np.hypot.reduce(x), "np.hypot.reduce isn't there in tensor programs"),
-        (lambda x: np.add.at(np.zeros(3), 0, np.sum(x)), "np.add.at isn't there"),
+        (lambda x: np.divide.at(np.zeros(3), 0, np.sum(x)), "np.divide.at isn't there"),
         (lambda x: np.random.default_rng().normal() + np.sum(x), "default_rng in a tensor program"),
         (lambda x: np.random.default_rng(np.sum(x)).normal(), "takes numbers, not arrays"),
         (lambda x: np.mean(x) + np.random.rand(3), "np.random.rand in a tensor program"),

@@ -171,6 +171,18 @@ def common(parts: Any) -> torch.dtype:
     return kind
 
 
+def common_of(values: Any) -> torch.dtype:
+    """The same of arrays and of Python's numbers, which stay numbers."""
+    parts = [array(value) for value in values if type(value) not in (bool, int, float)]
+    if not parts:
+        return common([array(value) for value in values])
+    kind = common(parts)
+    for value in values:
+        if type(value) in (bool, int, float):
+            kind = _WITH_NUMBER[kind, type(value)]
+    return kind
+
+
 def pair(left: Any, right: Any) -> tuple[Any, Any, torch.dtype]:
     """Two operands with the element type of what is computed with them. A number of Python's stays
     one."""
@@ -401,6 +413,18 @@ class Array:
         return Array(torch.bitwise_xor(*both(self, other)))
 
     __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Array:
+        return Array(torch.bitwise_left_shift(*both(self, other)))
+
+    def __rlshift__(self, other: Any) -> Array:
+        return Array(torch.bitwise_left_shift(*both(other, self)))
+
+    def __rshift__(self, other: Any) -> Array:
+        return Array(torch.bitwise_right_shift(*both(self, other)))
+
+    def __rrshift__(self, other: Any) -> Array:
+        return Array(torch.bitwise_right_shift(*both(other, self)))
 
     def __lt__(self, other: Any) -> Array:
         return Array(torch.lt(*both(self, other)))

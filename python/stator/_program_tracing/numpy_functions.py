@@ -158,6 +158,9 @@ for _name in (
 ):
     _of_floats(_name, getattr(torch, _name))
 _of_floats("rint", torch.round)
+_of_floats("fabs", torch.abs)
+_of_floats("radians", torch.deg2rad)
+_of_floats("degrees", torch.rad2deg)
 _of_floats("cbrt", lambda tensor: torch.sign(tensor) * torch.abs(tensor).pow(1 / 3))
 
 
@@ -188,6 +191,9 @@ for _name, _to in (
     *((name, getattr(torch, name)) for name in ("isnan", "isinf", "isfinite", "logical_not")),
     *((name, _rounded(getattr(torch, name))) for name in ("floor", "ceil", "trunc")),
     ("invert", torch.bitwise_not),
+    ("signbit", torch.signbit),
+    ("reciprocal", torch.reciprocal),
+    ("angle", torch.angle),
     ("conjugate", lambda tensor: torch.conj_physical(tensor).clone()),
 ):
     _of_one(_name, _to)
@@ -204,10 +210,12 @@ for _name in (
     *("add", "subtract", "multiply", "maximum", "minimum", "fmax", "fmin", "matmul"),
     *("floor_divide", "remainder", "less", "less_equal", "greater", "greater_equal"),
     *("not_equal", "logical_and", "logical_or", "logical_xor"),
-    *("bitwise_and", "bitwise_or", "bitwise_xor"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "fmod", "gcd", "lcm"),
 ):
     _of_two(_name, getattr(torch, _name))
 _of_two("equal", torch.eq)
+_of_two("left_shift", torch.bitwise_left_shift)
+_of_two("right_shift", torch.bitwise_right_shift)
 _of_two("power", arrays.power)
 
 
@@ -222,7 +230,7 @@ def _of_two_floats(name: str, to: Callable[..., Any]) -> None:
     stands_for(getattr(np, name))(function)
 
 
-for _name in ("arctan2", "hypot", "logaddexp", "logaddexp2", "copysign"):
+for _name in ("arctan2", "hypot", "logaddexp", "logaddexp2", "copysign", "heaviside"):
     _of_two_floats(_name, getattr(torch, _name))
 
 
@@ -323,9 +331,13 @@ def sum(
 
 
 @stands_for(np.mean, method=True)
-def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = True
+) -> Any:
     tensor = array(a).tensor
     kind = arrays.MEANS[tensor.dtype] if dtype is None else dtype_of(dtype)
+    if where is not True:
+        return _mean_of(Array(cast(tensor, kind)), axis, keepdims, where)
 
     def to(tensor: Any, axis: Any, keepdims: bool) -> Any:
         return tensor.mean(axis, keepdim=keepdims, dtype=kind)
@@ -333,12 +345,31 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     return Array(reduced(tensor, axis, keepdims, to))
 
 
+def _mean_of(values: Any, axis: Any, keepdims: bool, counts: Any, ddof: float = 0) -> Any:
+    """The mean of those that count."""
+    counts = Array(torch.broadcast_to(array(counts).tensor, values.tensor.shape))
+    count = cast(sum(counts, axis, keepdims=keepdims).tensor, values.tensor.dtype)
+    if ddof:
+        count = torch.clamp(count - ddof, min=0)
+    return sum(values, axis, keepdims=keepdims, where=counts) / Array(count)
+
+
 @stands_for(np.var, method=True)
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = True,
 ) -> Any:
     tensor = array(a).tensor
     kind = arrays.MEANS[tensor.dtype] if dtype is None else dtype_of(dtype)
+    if where is not True:
+        values = Array(cast(tensor, kind))
+        off = values - _mean_of(values, axis, True, where)
+        return _mean_of(off * off, axis, keepdims, where, ddof)
 
     def to(tensor: Any, axis: Any, keepdims: bool) -> Any:
         return torch.var(cast(tensor, kind), axis, correction=ddof, keepdim=keepdims)
@@ -348,9 +379,16 @@ def var(
 
 @stands_for(np.std, method=True)
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = True,
 ) -> Any:
-    return Array(torch.sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims).tensor))
+    found = var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
+    return Array(torch.sqrt(found.tensor))
 
 
 @stands_for(np.max, np.amax, method=True)
@@ -460,11 +498,6 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any
 def argsort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
     tensor, axis = along_one(a, axis)
     return Array(torch.sort(tensor, dim=axis, stable=True).indices)
-
-
-@stands_for(np.diff)
-def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    return Array(torch.diff(array(a).tensor, n, axis))
 
 
 @stands_for(np.average)

@@ -225,14 +225,36 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 @stands_for(np.pad)
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
     tensor = arrays.array(array).tensor
-    if mode != "constant":
-        raise TypeError(f"np.pad in a tensor program has no mode {mode!r}")
     widths = pad_width if isinstance(pad_width, (tuple, list)) else (pad_width, pad_width)
     if not isinstance(widths[0], (tuple, list)):
         widths = [widths] * tensor.dim()
     pairs = list(widths) * (tensor.dim() if len(widths) == 1 else 1)
+    if mode != "constant":
+        for axis, (before, after) in enumerate(pairs):
+            tensor = _padded(tensor, axis, before, after, mode)
+        return Array(tensor)
     flat = [size for before, after in pairs[::-1] for size in (before, after)]
     return Array(torch.nn.functional.pad(tensor, flat, value=constant_values))
+
+
+def _padded(tensor: Any, axis: int, before: int, after: int, mode: str) -> Any:
+    """With elements of its own beyond its ends."""
+    size = tensor.shape[axis]
+    at = torch.arange(-before, size + after)
+    if mode == "edge":
+        at = torch.clamp(at, 0, size - 1)
+    elif mode == "wrap":
+        at = at % size
+    elif mode == "symmetric":
+        at = at % (2 * size)
+        at = torch.where(at < size, at, 2 * size - 1 - at)
+    elif mode == "reflect":
+        around = 2 * size - 2 if size > 1 else 1
+        at = at % around
+        at = torch.where(at < size, at, around - at)
+    else:
+        raise TypeError(f"np.pad in a tensor program has no mode {mode!r}")
+    return torch.index_select(tensor, axis, at)
 
 
 @stands_for(np.flip)
@@ -270,6 +292,141 @@ def take(a: Any, indices: Any, axis: Any = None) -> Any:
     axis = axis % tensor.dim()
     sizes = [*tensor.shape[:axis], *places.shape, *tensor.shape[axis + 1 :]]
     return Array(found.reshape(sizes))
+
+
+@stands_for(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    tensor, along = along_one(arr, axis)
+    places = array(indices).tensor.to(torch.int64)
+    if places.dim() != tensor.dim():
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    return Array(torch.take_along_dim(tensor, places, along))
+
+
+@stands_for(np.append)
+def append(arr: Any, values: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return concatenate((array(arr).ravel(), array(values).ravel()))
+    return concatenate((arr, values), axis)
+
+
+def _place(obj: Any, name: str) -> int:
+    if isinstance(obj, bool) or not isinstance(obj, int):
+        raise TypeError(f"np.{name} in a tensor program takes one place, a number")
+    return obj
+
+
+@stands_for(np.delete)
+def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    tensor, along = along_one(arr, axis)
+    size = tensor.shape[along]
+    at = _place(obj, "delete")
+    at = at + size if at < 0 else at
+    if not 0 <= at < size:
+        raise IndexError(f"index {obj} is out of bounds for axis {along} with size {size}")
+    parts = tensor.narrow(along, 0, at), tensor.narrow(along, at + 1, size - at - 1)
+    return Array(torch.cat(parts, along))
+
+
+@stands_for(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    tensor, along = along_one(arr, axis)
+    size = tensor.shape[along]
+    at = _place(obj, "insert")
+    at = at + size if at < 0 else at
+    if not 0 <= at <= size:
+        raise IndexError(f"index {obj} is out of bounds for axis {along} with size {size}")
+    if along < 0:
+        along = along + tensor.dim()
+    sizes = [1 if each == along else of for each, of in enumerate(tensor.shape)]
+    given = array(values).tensor.to(tensor.dtype)
+    if given.dim() and given.dim() == tensor.dim() - 1:
+        given = given.unsqueeze(along)
+    elif (given.dim() and given.dim() != tensor.dim()) or (given.dim() and given.shape[along] != 1):
+        raise TypeError("np.insert in a tensor program takes one number, or one row")
+    parts = tensor.narrow(along, 0, at), given.expand(sizes), tensor.narrow(along, at, size - at)
+    return Array(torch.cat(parts, along))
+
+
+@stands_for(np.meshgrid)
+def meshgrid(*xi: Any, indexing: str = "xy") -> Any:
+    parts = [array(part).tensor.reshape(-1) for part in xi]
+    count = len(parts)
+    places = list(range(count))
+    if indexing == "xy" and count > 1:
+        places[0], places[1] = 1, 0
+    sizes = [1] * count
+    for part, place in zip(parts, places, strict=True):
+        sizes[place] = part.shape[0]
+    found = []
+    for part, place in zip(parts, places, strict=True):
+        own = [1] * count
+        own[place] = -1
+        found.append(Array(part.reshape(own).expand(sizes).clone()))
+    return tuple(found)
+
+
+@stands_for(np.dstack)
+def dstack(tup: Any) -> Any:
+    return Array(torch.dstack(_joined(tup)))
+
+
+@stands_for(np.fliplr)
+def fliplr(m: Any) -> Any:
+    return flip(m, 1)
+
+
+@stands_for(np.flipud)
+def flipud(m: Any) -> Any:
+    return flip(m, 0)
+
+
+@stands_for(np.rot90)
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    return Array(torch.rot90(array(m).tensor, k, list(axes)))
+
+
+@stands_for(np.array_split)
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    places = indices_or_sections
+    places = places if isinstance(places, int) else tuple(places)
+    return [Array(part) for part in torch.tensor_split(array(ary).tensor, places, axis)]
+
+
+@stands_for(np.hsplit)
+def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return split(ary, indices_or_sections, 1 if array(ary).ndim > 1 else 0)
+
+
+@stands_for(np.vsplit)
+def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return split(ary, indices_or_sections, 0)
+
+
+@stands_for(np.apply_along_axis)
+def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    tensor = array(arr).tensor
+    rows = tensor.movedim(axis, -1)
+    outer = rows.shape[:-1]
+    rows = rows.reshape([-1, tensor.shape[axis]])
+    found = [array(func1d(Array(row), *args, **kwargs)) for row in rows.unbind(0)]
+    whole = torch.stack([each.tensor for each in found])
+    inner = list(range(-whole.dim() + 1, 0))
+    whole = whole.reshape([*outer, *whole.shape[1:]])
+    if not inner:
+        return Array(whole)
+    place = axis % tensor.dim()
+    return Array(whole.movedim(inner, list(range(place, place + len(inner)))))
+
+
+@stands_for(np.tri, makes=True)
+def tri(N: int, M: Any = None, k: int = 0, dtype: Any = float) -> Any:  # noqa: N803
+    return Array(torch.tril(torch.ones(N, N if M is None else M, dtype=dtype_of(dtype)), k))
+
+
+@stands_for(np.logspace, makes=True)
+def logspace(start: float, stop: float, num: int = 50, *, base: float = 10.0) -> Any:
+    return Array(torch.pow(base, arrays.evenly(float(start), float(stop), num)))
 
 
 @stands_for(np.diag)
@@ -336,6 +493,20 @@ def outer(a: Any, b: Any) -> Any:
     return Array(torch.outer(left.reshape(-1), right.reshape(-1)))
 
 
+@stands_for(np.kron)
+def kron(a: Any, b: Any) -> Any:
+    return Array(torch.kron(*both(a, b)))
+
+
+@stands_for(np.cross)
+def cross(a: Any, b: Any, *, axis: int = -1) -> Any:
+    left, right = both(a, b)
+    if left.shape[axis] != 3 or right.shape[axis] != 3:
+        raise ValueError("np.cross in a tensor program takes vectors of three numbers")
+    left, right = torch.broadcast_tensors(left, right)
+    return Array(torch.cross(left, right, dim=axis))
+
+
 @stands_for(np.vdot)
 def vdot(a: Any, b: Any) -> Any:
     left, right = both(a, b)
@@ -360,18 +531,6 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 @stands_for(np.einsum)
 def einsum(subscripts: str, *operands: Any) -> Any:
     return Array(torch.einsum(subscripts, *_joined(operands)))
-
-
-@stands_for(np.cov)
-def cov(m: Any, *, rowvar: bool = True, ddof: Any = None, bias: bool = False) -> Any:
-    tensor = cast(array(m).tensor, torch.float64)
-    if tensor.dim() == 1:
-        tensor = tensor.unsqueeze(0)
-    elif not rowvar:
-        tensor = tensor.T
-    correction = (0 if bias else 1) if ddof is None else ddof
-    off = tensor - tensor.mean(1, keepdim=True)
-    return Array((off @ off.T / (tensor.shape[1] - correction)).squeeze())
 
 
 # Linear algebra.
@@ -404,6 +563,7 @@ def solve(a: Any, b: Any) -> Any:
 
 Eigh = collections.namedtuple("Eigh", "eigenvalues eigenvectors")
 Svd = collections.namedtuple("Svd", "U S Vh")
+Slogdet = collections.namedtuple("Slogdet", "sign logabsdet")
 Qr = collections.namedtuple("Qr", "Q R")
 
 
@@ -413,8 +573,46 @@ def eigh(a: Any) -> Any:
     return Eigh(Array(values), Array(vectors))
 
 
+@stands_for(np.linalg.slogdet)
+def slogdet(a: Any) -> Any:
+    sign, logarithm = torch.linalg.slogdet(_square(a))
+    return Slogdet(Array(sign), Array(logarithm))
+
+
+@stands_for(np.linalg.matrix_power)
+def matrix_power(a: Any, n: int) -> Any:
+    tensor = array(a).tensor
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        return Array(torch.linalg.matrix_power(tensor, n))
+    if n < 0:
+        return Array(torch.linalg.matrix_power(_square(a), n))
+    found = torch.eye(tensor.shape[-1], dtype=tensor.dtype).expand(tensor.shape)
+    for _ in range(n):
+        found = torch.matmul(found, tensor)
+    return Array(found.clone())
+
+
+@stands_for(np.linalg.matrix_rank)
+def matrix_rank(A: Any) -> Any:  # noqa: N803
+    tensor = _square(A)
+    values = torch.linalg.svdvals(tensor)
+    rows, columns = tensor.shape[-2], tensor.shape[-1]
+    small = torch.finfo(tensor.dtype).eps * (rows if rows > columns else columns)
+    return Array((values > values.amax(-1, keepdim=True) * small).sum(-1))
+
+
+@stands_for(np.linalg.multi_dot)
+def multi_dot(arrays: Any) -> Any:
+    found = array(arrays[0])
+    for part in arrays[1:]:
+        found = dot(found, part)
+    return found
+
+
 @stands_for(np.linalg.svd)
-def svd(a: Any, full_matrices: bool = True) -> Any:
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    if not compute_uv:
+        return Array(torch.linalg.svdvals(_square(a)))
     left, values, right = torch.linalg.svd(_square(a), full_matrices=full_matrices)
     return Svd(Array(left), Array(values), Array(right))
 

@@ -90,6 +90,28 @@ _OUTER: _Table = {
 }
 
 
+def _place(index: Any) -> Any:
+    if isinstance(index, (slice, type(None), type(...))):
+        raise TypeError("`at` in a tensor program takes numbers and arrays of them for places")
+    return array(index).tensor
+
+
+def _at(sign: int) -> Callable[..., Any]:
+    def at(a: Any, indices: Any, b: Any) -> None:
+        if not isinstance(a, Array):
+            raise TypeError(
+                "`at` writes to an array from outside, which a program doesn't: make one inside"
+            )
+        places = [_place(each) for each in (indices if isinstance(indices, tuple) else (indices,))]
+        given = array(b).tensor.to(a.tensor.dtype)
+        a.tensor.index_put_(places, -given if sign < 0 else given, accumulate=True)
+
+    return at
+
+
+_AT: _Table = {"add": _at(1), "subtract": _at(-1)}
+
+
 _UFUNCS = [(of, name) for name in dir(np) if isinstance(of := getattr(np, name), np.ufunc)]
 
 
@@ -118,5 +140,5 @@ SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (np.ufunc.accumulate, _of("accumulate", _ACCUMULATE)),
     (np.ufunc.outer, _of("outer", _OUTER)),
     (np.ufunc.reduceat, _of("reduceat", {})),
-    (np.ufunc.at, _of("at", {})),
+    (np.ufunc.at, _of("at", _AT)),
 ]
