@@ -247,8 +247,13 @@ MODULES = {
     "_program_tracing.unrolled": set(),
     "_program_tracing.arrays": {"_program_tracing", "_program_tracing.checked"},
     "_program_tracing.numpy_functions": {"_program_tracing", "_program_tracing.arrays"},
+    "_program_tracing.numpy_selected": {
+        *("_program_tracing", "_program_tracing.arrays", "_program_tracing.checked"),
+        *("_program_tracing.numpy_functions", "_program_tracing.numpy_series"),
+    },
     "_program_tracing.numpy_series": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.numpy_functions"),
+        "_program_tracing.numpy_shapes",
     },
     "_program_tracing.numpy_shapes": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.numpy_functions"),
@@ -276,7 +281,7 @@ MODULES = {
         *("_program_tracing.casting", "_program_tracing.checked", "_program_tracing.copies"),
         *("_program_tracing.decomposed", "_program_tracing.grouping"),
         *("_program_tracing.indexing", "_program_tracing.numpy_random"),
-        *("_program_tracing.numpy_series", "_program_tracing.numpy_shapes"),
+        "_program_tracing.numpy_selected",
         "_program_tracing.numpy_ufuncs",
         *("_program_tracing.packed", "_program_tracing.recurrent", "_program_tracing.stepping"),
         *("_program_tracing.table", "_program_tracing.transforms"),

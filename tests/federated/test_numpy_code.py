@@ -34,6 +34,55 @@ def quietly(x: Any) -> Any:
         return np.log(np.abs(x)) / x
 
 
+def chosen_elements(x: Any) -> Any:
+    chosen = x[x > -9]
+    mask = np.abs(x) > 1
+    return (
+        np.sum(x[x > 0]),
+        x[mask].sum(),
+        (x[mask] * 2 - x[mask].mean()).std(),
+        (x[mask] * (x + 1)[mask]).sum(),
+        np.sqrt(np.abs(x[mask])).mean(),
+        len(x[mask]),
+        x[mask].size,
+        chosen.max() - np.min(chosen),
+        np.ptp(chosen),
+        chosen.argmax(),
+        chosen.argmin(),
+        chosen[0],
+        chosen[-1],
+        chosen[np.argmax(chosen)],
+        np.var(chosen, ddof=1),
+        np.median(chosen),
+        np.any(x[mask] > 0),
+        np.all(chosen > 0),
+        np.count_nonzero(chosen),
+        np.prod(chosen),
+        np.sum(chosen[chosen > 0]),
+        np.clip(chosen, 0, 1).sum(),
+        np.sort(chosen)[1],
+        len(np.unique(x[mask])),
+    )
+
+
+def uniques(x: Any) -> Any:
+    values, counts = np.unique(np.round(x), return_counts=True)
+    _, first, inverse = np.unique(x[0], return_index=True, return_inverse=True)
+    return (
+        len(values),
+        values.sum(),
+        values[np.argmax(counts)],
+        counts.max(),
+        len(values[counts > 1]),
+        np.sum(values[counts == 1]),
+        values.shape[0],
+        first.sum(),
+        inverse,
+        (counts / counts.sum() * np.log(counts / counts.sum())).sum(),
+        len(np.unique(x / 0 * 0 if x.dtype == f32 else x)),
+    )
+
+
 def at_places(x: Any) -> Any:
     counts = np.zeros(5)
     np.add.at(counts, np.abs(x).astype(int).clip(0, 4), 1)
@@ -258,6 +307,25 @@ OF_ROWS: dict[str, Callable[..., Any]] = {
         np.mean(x, where=x > 0),
         np.var(x, axis=0, where=x > -2, ddof=1),
         np.std(x, where=[True, False, True, True]),
+    ),
+    "chosen_elements": chosen_elements,
+    "chosen_rows": lambda x: (
+        x[x[:, 0] > -2].sum(axis=0),
+        np.mean(x[x[:, 0] > -2], axis=0),
+        x[x[:, 0] > -9].std(),
+        np.median(x[x[:, 0] > -9], axis=0),
+        len(x[x[:, 1] > 0]) + x[x[:, 1] > 0].shape[0],
+        x[x[:, 1] > 9].sum(axis=0),
+        x[x[:, 1] > 9].mean(),
+        np.median(x[x > 9]),
+    ),
+    "uniques": uniques,
+    "places_of": lambda x: (
+        x[0][np.where(x[0] > 0)].sum(),
+        x[0][np.where(x[0] > 0)[0]].sum(),
+        np.flatnonzero(x > 0).sum(),
+        len(np.nonzero(x[0])[0]),
+        x[np.flatnonzero(x[:, 0] > 0)].sum(axis=0),
     ),
     "quietly": quietly,
     "at_places": at_places,
@@ -561,11 +629,19 @@ def test_tensors_in_containers_are_arrays_too() -> None:
 
 
 def sizes(x: Any) -> Any:
-    return np.mean(x[x > 0])  # here
+    return np.concatenate([x[x > 0], x[0]])  # here
 
 
-def uniques(x: Any) -> Any:
-    return np.unique(np.round(x))  # here
+def others(x: Any) -> Any:
+    return np.sum(x[x > 0] + x[x > 1])  # here
+
+
+def iterated(x: Any) -> Any:
+    return [each for each in np.unique(x)]  # here
+
+
+def rows_that_vary(x: Any) -> Any:
+    return np.zeros(4) + x[x[:, 0] > 0]  # here
 
 
 def decides(x: Any) -> Any:
@@ -602,7 +678,19 @@ def draws_outside(x: Any) -> Any:
     return np.mean(x) + GENERATOR.normal()  # here
 
 
-REFUSED = [sizes, uniques, decides, reads, writes, draws, unknown, writes_outside, draws_outside]
+REFUSED = [
+    sizes,
+    others,
+    iterated,
+    rows_that_vary,
+    decides,
+    reads,
+    writes,
+    draws,
+    unknown,
+    writes_outside,
+    draws_outside,
+]
 
 
 @pytest.mark.parametrize("function", REFUSED)
@@ -640,6 +728,22 @@ def test_what_numpy_has_besides_is_said_with_what_to_do(
     assert "\n  hint: " in str(met.value) and "`result=`" in str(met.value)
     frames = [each for each in traceback.extract_tb(met.tb) if each.filename == __file__]
     assert "lambda x: " in (frames[-1].line or "")
+
+
+def test_a_result_has_a_size_that_is_known() -> None:
+    with pytest.raises((ProgramError, TypeError), match="as many elements as its data say"):
+        fl.local_computation(lambda x: np.unique(np.round(x)), FLOATS)
+
+
+def test_extremes_of_no_elements_are_errors_when_the_program_runs() -> None:
+    local = fl.local_computation(lambda x: np.max(x[x > 0]), FLOATS)
+    assert local(-given(FLOATS, 3)) == np.max(-given(FLOATS, 3))
+    with pytest.raises((IndexError, RuntimeError)):
+        local(-np.ones((2, 4), f32))
+    third = fl.local_computation(lambda x: np.sort(x[x > 0])[2], FLOATS)
+    assert third(np.ones((1, 4), f32)) == 1
+    with pytest.raises((IndexError, RuntimeError)):
+        third(np.eye(2, 4, dtype=f32))
 
 
 def test_what_arrays_lack_is_said_with_what_to_do() -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "SILENT",
     "Array",
     "ArraySpec",
+    "Selected",
     "array",
     "begin",
     "dtype_of",
@@ -137,6 +138,8 @@ def array(value: Any) -> Array:
     """An array of whatever NumPy takes for one."""
     if isinstance(value, Array):
         return value
+    if isinstance(value, Selected):
+        raise TypeError(_UNKNOWN_COUNT)
     if isinstance(value, bool):
         return Array(torch.full((), value, dtype=torch.bool))
     if isinstance(value, int):
@@ -155,7 +158,7 @@ def holds_arrays(value: Any) -> bool:
     """Whether something in containers is an array of the program, or a size that varies."""
     if isinstance(value, (list, tuple)):
         return any(holds_arrays(part) for part in value)
-    return isinstance(value, Array)
+    return isinstance(value, (Array, Selected))
 
 
 def cast(tensor: Any, kind: torch.dtype) -> Any:
@@ -308,7 +311,15 @@ class Array:
 
     # Items.
 
-    def __getitem__(self, key: Any) -> Array:
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Array) and key.tensor.dtype == torch.bool and key.ndim:
+            return self.chosen(key)
+        if isinstance(key, tuple) and len(key) == 1 and isinstance(key[0], Selected):
+            key = key[0]
+        if isinstance(key, Selected):
+            # What isn't chosen is no place.
+            places = torch.where(key.mask, key.values, 0)
+            return Selected(torch.index_select(self.tensor, 0, places), key.mask, key.key)
         found = self.tensor
         keys = key if isinstance(key, tuple) else (key,)
         turned = []
@@ -323,6 +334,15 @@ class Array:
                 part = slice(None)
             turned.append(key_of(part))
         return Array(found[tuple(turned) if isinstance(key, tuple) else turned[0]])
+
+    def chosen(self, key: Array) -> Selected:
+        """The elements, or rows, that a mask chooses."""
+        note()
+        mask = key.tensor
+        if tuple(mask.shape) != self.shape[: mask.dim()]:
+            raise IndexError("boolean index did not match the array that it is an index of")
+        values = self.tensor.reshape([-1, *self.tensor.shape[mask.dim() :]])
+        return Selected(values, mask.reshape(-1), mask)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, Array) and key.tensor.dtype == torch.bool:
@@ -522,6 +542,118 @@ class Array:
         return Array(self.tensor.squeeze() if axis is None else self.tensor.squeeze(axis))
 
 
+class Selected:
+    """Elements of an array that a mask chooses. As many as its data say, so a program has all
+    elements and the mask, and gives what follows from those that are chosen."""
+
+    __slots__ = ("key", "mask", "values")
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, values: Any, mask: Any, key: Any) -> None:
+        self.values = values
+        # Of the first dimension.
+        self.mask = mask
+        # What they were chosen with: elements of several arrays, chosen with the same, belong
+        # together.
+        self.key = key
+
+    @property
+    def shape(self) -> Any:
+        return (Array(self.mask.sum()), *self.values.shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        return self.values.dim()  # type: ignore[no-any-return]
+
+    @property
+    def size(self) -> Any:
+        count = self.mask.sum()
+        for size in self.values.shape[1:]:
+            count = count * size
+        return Array(count)
+
+    @property
+    def dtype(self) -> Any:
+        return _CLASSES[self.values.dtype]
+
+    def __repr__(self) -> str:
+        return "an array of as many elements as its data say"
+
+    def astype(self, dtype: Any) -> Selected:
+        return self.with_values(self.values.to(dtype_of(dtype)))
+
+    def copy(self) -> Selected:
+        return self
+
+    def with_values(self, values: Any) -> Selected:
+        """Others for the same mask."""
+        return Selected(values, self.mask, self.key)
+
+    def of(self, other: Any) -> Any:
+        """What stands beside these in an operation, for all elements."""
+        if isinstance(other, Selected):
+            if other.key is not self.key:
+                raise TypeError(_UNKNOWN_COUNT)
+            return Array(other.values)
+        if isinstance(other, Array) and other.ndim >= self.ndim:
+            raise TypeError(_UNKNOWN_COUNT)
+        return other
+
+    def spread(self) -> Any:
+        """The mask, for all numbers of the elements."""
+        mask = self.mask.reshape([-1, *[1] * (self.values.dim() - 1)])
+        return torch.broadcast_to(mask, self.values.shape)
+
+    def at(self, place: Any) -> Array:
+        """One of them, by its number."""
+        count = self.mask.sum()
+        number = place.tensor if isinstance(place, Array) else torch.full((), place)
+        number = torch.where(number < 0, number + count, number)
+        is_all_true((number >= 0) & (number < count))
+        # As many are chosen up to there.
+        row = torch.searchsorted(torch.cumsum(self.mask, 0), number.reshape(1) + 1)
+        return Array(torch.index_select(self.values, 0, row).squeeze(0))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Selected) and key.values.dtype == torch.bool:
+            chosen = self.mask & self.of(key).tensor
+            return Selected(self.values, chosen, key.values)
+        if isinstance(key, Array) and not key.ndim and key.tensor.dtype != torch.bool:
+            return self.at(key)
+        if isinstance(key, int) and not isinstance(key, bool):
+            return self.at(key)
+        raise TypeError(_UNKNOWN_COUNT)
+
+    def __iter__(self) -> Any:
+        raise TypeError(_UNKNOWN_COUNT)
+
+
+def _between(name: str) -> Any:
+    """An operator of arrays, for those that are chosen."""
+    operate = getattr(Array, name)
+
+    def operator(self: Selected, *others: Any) -> Selected:
+        given = [self.of(other) for other in others]
+        return self.with_values(operate(Array(self.values), *given).tensor)
+
+    return operator
+
+
+for _name in (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"),
+    *("radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rand", "ror", "rxor"),
+    *("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert"),
+):
+    setattr(Selected, f"__{_name}__", _between(f"__{_name}__"))
+
+
+_UNKNOWN_COUNT = (
+    "how many elements a mask, np.unique or np.nonzero gives its data say: a tensor program sums "
+    "them up, counts them, takes one of them, and computes with them alone" + _HINT
+)
+
+
 def _is_same_kind(given: torch.dtype, kind: torch.dtype) -> bool:
     return bool(_SAME_KIND[given, kind])
 
@@ -533,6 +665,8 @@ _SAME_KIND = {
 
 def length(value: Any) -> Any:
     """What `len` gives. An array's may be one that varies."""
+    if isinstance(value, Selected):
+        return value.shape[0]
     return value.tensor.shape[0] if isinstance(value, Array) else value.__len__()
 
 

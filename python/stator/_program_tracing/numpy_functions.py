@@ -17,6 +17,7 @@ import torch
 from stator._program_tracing import arrays
 from stator._program_tracing.arrays import (
     Array,
+    Selected,
     array,
     both,
     cast,
@@ -27,6 +28,7 @@ from stator._program_tracing.arrays import (
 )
 
 __all__ = [
+    "SELECTED",
     "SUBSTITUTES",
     "all",
     "along_one",
@@ -36,6 +38,7 @@ __all__ = [
     "cumsum",
     "max",
     "min",
+    "places",
     "prod",
     "reduced",
     "stands_for",
@@ -46,17 +49,40 @@ __all__ = [
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [(len, length)]
 
 
+SELECTED: dict[str, Callable[..., Any]] = {}
+"""What is traced of elements that a mask chooses, by the names of NumPy's functions."""
+
+_ELEMENTWISE = frozenset({"round", "around", "clip", "nan_to_num", "isclose"})
+"""Functions of each element alone that aren't universal functions of NumPy's."""
+
+
+def _of_selected(
+    function: Callable[..., Any], like: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Those that are chosen, each changed by itself."""
+    given = [Array(like.values) if arg is like else like.of(arg) for arg in args]
+    return like.with_values(function(*given, **kwargs).tensor)
+
+
 def stands_for(*originals: Any, method: bool = False, makes: bool = False) -> Callable[[Any], Any]:
     """Has a function traced in the place of NumPy's; as a method of arrays, too. `makes`: arrays of
     nothing but numbers."""
 
     def add(function: Any) -> Any:
         called = as_called(function, *_called(originals[0]))
+        name = originals[0].__name__
+        is_of_elements = isinstance(originals[0], np.ufunc) or name in _ELEMENTWISE
 
         def substitute(*args: Any, **kwargs: Any) -> Any:
             # PyTorch code has numbers computed by NumPy, too.
             if makes or holds_arrays(args):
                 note()
+            for arg in args:
+                if isinstance(arg, Selected):
+                    if is_of_elements:
+                        return _of_selected(called, arg, args, kwargs)
+                    if name in SELECTED:
+                        return SELECTED[name](*args, **kwargs)
             return called(*args, **kwargs)
 
         for original in originals:
@@ -239,10 +265,19 @@ def true_divide(x1: Any, x2: Any) -> Any:
     return arrays.quotient(x1, x2)
 
 
+def places(a: Any) -> Any:
+    """Where an array isn't zero: at as many places as its data say."""
+    tensor = array(a).tensor
+    if tensor.dim() != 1:
+        raise TypeError("tensor programs find places in arrays of one dimension")
+    mask = tensor != 0
+    return Selected(torch.arange(tensor.shape[0]), mask, mask)
+
+
 @stands_for(np.where)
 def where(condition: Any, *values: Any) -> Any:
-    if len(values) != 2:
-        raise TypeError("np.where without values gives as many indices as its data say")
+    if not values:
+        return (places(condition),)
     return Array(torch.where(cast(array(condition).tensor, torch.bool), *both(*values)))
 
 

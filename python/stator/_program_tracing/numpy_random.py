@@ -62,12 +62,12 @@ class Generator:
         self._calls = [*self._calls, (name, args, kwargs)]
         return Array(_numbers(self._seed, self._calls)[0])
 
-    def permutation(self, x: Any, axis: int = 0) -> Array:
+    def permutation(self, x: Any, axis: int = 0) -> Any:
         if isinstance(x, Array):
             return x[self._draw("permutation", (len(x),), {})]
         return self._draw("permutation", (x,), {"axis": axis})
 
-    def choice(self, a: Any, *args: Any, **kwargs: Any) -> Array:
+    def choice(self, a: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(a, Array):
             return a[self._draw("choice", (len(a), *args), kwargs)]
         return self._draw("choice", (a, *args), kwargs)

@@ -13,7 +13,6 @@ import torch
 from stator._program_tracing import arrays
 from stator._program_tracing.arrays import Array, array, both, cast, common
 from stator._program_tracing.numpy_functions import (
-    SUBSTITUTES,
     all,
     along_one,
     histogram,
@@ -24,6 +23,7 @@ from stator._program_tracing.numpy_functions import (
     sum,
     where,
 )
+from stator._program_tracing.numpy_shapes import SUBSTITUTES
 
 __all__ = ["SUBSTITUTES"]
 
@@ -83,7 +83,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-@stands_for(*([np.trapezoid] if hasattr(np, "trapezoid") else [np.trapz]))
+# NumPy 1 calls it `trapz`.
+@stands_for(getattr(np, "trapezoid" if hasattr(np, "trapezoid") else "trapz"))
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     tensor = array(y).tensor
     last = tensor.shape[axis] - 1

@@ -503,8 +503,7 @@ def cross(a: Any, b: Any, *, axis: int = -1) -> Any:
     left, right = both(a, b)
     if left.shape[axis] != 3 or right.shape[axis] != 3:
         raise ValueError("np.cross in a tensor program takes vectors of three numbers")
-    left, right = torch.broadcast_tensors(left, right)
-    return Array(torch.cross(left, right, dim=axis))
+    return Array(torch.linalg.cross(left, right, dim=axis))
 
 
 @stands_for(np.vdot)

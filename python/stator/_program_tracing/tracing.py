@@ -37,8 +37,7 @@ from stator._program_tracing import (
     grouping,
     indexing,
     numpy_random,
-    numpy_series,
-    numpy_shapes,
+    numpy_selected,
     numpy_ufuncs,
     packed,
     recurrent,
@@ -69,6 +68,7 @@ _OWN_FILES = tuple(
             "indexing.py",
             "numpy_functions.py",
             "numpy_random.py",
+            "numpy_selected.py",
             "numpy_series.py",
             "numpy_shapes.py",
             "numpy_ufuncs.py",
@@ -364,7 +364,7 @@ class Tracing:
         self.inputs = [self._input(spec) for spec in leaves]
         if any(isinstance(spec, arrays.ArraySpec) for spec in leaves):
             self.substitutes = [
-                *(*self.substitutes, *numpy_series.SUBSTITUTES, *numpy_shapes.SUBSTITUTES),
+                *(*self.substitutes, *numpy_selected.SUBSTITUTES),
                 *(*numpy_ufuncs.SUBSTITUTES, *numpy_random.SUBSTITUTES),
             ]
             arrays.begin()
