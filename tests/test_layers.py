@@ -262,7 +262,8 @@ MODULES = {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.numpy_functions"),
     },
     "_program_tracing.numpy_random": {"_program_tracing.arrays"},
-    "_program_tracing.autograd": set(),
+    "_program_tracing.autograd": {"_program_tracing.custom_gradients"},
+    "_program_tracing.custom_gradients": set(),
     "_program_tracing.flattening": {
         *("_program_tracing", "_program_tracing.batching", "_program_tracing.casting"),
         "_program_tracing.table",
@@ -279,6 +280,7 @@ MODULES = {
     "_program_tracing.tracing": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.autograd"),
         *("_program_tracing.casting", "_program_tracing.checked", "_program_tracing.copies"),
+        "_program_tracing.custom_gradients",
         *("_program_tracing.decomposed", "_program_tracing.grouping"),
         *("_program_tracing.indexing", "_program_tracing.numpy_random"),
         "_program_tracing.numpy_selected",

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator._program_tracing.custom_gradients import behind, engine
+
 __all__ = ["NODES", "SILENT", "SUBSTITUTES", "find_outer", "mapped", "track"]
 
 _NO_GRADIENT = "element 0 of tensors does not require grad and does not have a grad_fn"
@@ -43,6 +45,27 @@ def put_gradient(leaf: Any, gradient: Any) -> None:
 
 def _reached(roots: Sequence[Any]) -> list[Any]:
     """The leaves of the graphs that end in these tensors."""
+    found: list[Any] = []
+    left = [*roots]
+    known: list[Any] = []
+    while left:
+        leaves = _leaves(left)
+        left = []
+        for leaf in leaves:
+            if any(leaf is each for each in known):
+                continue
+            known.append(leaf)
+            given = behind(leaf)
+            if given is None:
+                found.append(leaf)
+            else:
+                # Gradients go on there by a function of the program's own.
+                left.extend(given)
+    return found
+
+
+def _leaves(roots: Sequence[Any]) -> list[Any]:
+    """The leaves of PyTorch's graphs that end in these tensors."""
     seen: set[Any] = set()
     found: list[Any] = []
     waiting = [root.grad_fn for root in reversed(roots) if root.grad_fn is not None]
@@ -226,7 +249,7 @@ def _grad_and_value(
 
 
 # Taken as one operation each.
-NODES = {"torch.autograd.grad": torch.autograd.grad}
+NODES = {"torch.autograd.grad": engine}
 
 # Called while a program is traced, and no part of it.
 SILENT = [find_leaves, find_outer, put_gradient]

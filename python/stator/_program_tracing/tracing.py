@@ -33,6 +33,7 @@ from stator._program_tracing import (
     casting,
     checked,
     copies,
+    custom_gradients,
     decomposed,
     grouping,
     indexing,
@@ -62,6 +63,7 @@ _OWN_FILES = tuple(
     for name in (
         *("__init__.py", "arrays.py", "autograd.py", "casting.py", "checked.py", "copies.py"),
         *(
+            "custom_gradients.py",
             "decomposed.py",
             "flattening.py",
             "grouping.py",
@@ -306,17 +308,25 @@ def _weak_callbacks() -> list[types.CodeType]:
 _NUMBER = torch.ops.aten._local_scalar_dense.default
 
 
+def _name_of(value: Any) -> str | None:
+    """The name in a text that stands for an object."""
+    for name, node in autograd.NODES.items():
+        if value is node:
+            return name
+    return table.name_of(value)
+
+
 class Tracing:
     """One trace of a program. The attributes are those that the native side asks for."""
 
     nodes = autograd.NODES
     silent = [
         *(*arrays.SILENT, *autograd.SILENT, *casting.SILENT, *decomposed.SILENT, *indexing.SILENT),
-        *(*numpy_random.SILENT, *packed.SILENT, *transforms.SILENT),
+        *(*custom_gradients.SILENT, *numpy_random.SILENT, *packed.SILENT, *transforms.SILENT),
     ]
     substitutes = [
         *(*autograd.SUBSTITUTES, *casting.SUBSTITUTES, *checked.SUBSTITUTES, *copies.SUBSTITUTES),
-        *(*decomposed.SUBSTITUTES, *grouping.SUBSTITUTES),
+        *(*custom_gradients.SUBSTITUTES, *decomposed.SUBSTITUTES, *grouping.SUBSTITUTES),
         *(*packed.SUBSTITUTES, *recurrent.SUBSTITUTES),
         *(*stepping.SUBSTITUTES, *transforms.SUBSTITUTES),
     ]
@@ -327,7 +337,7 @@ class Tracing:
     get_item = staticmethod(indexing.get_item)
     set_item = staticmethod(indexing.set_item)
     weak_callbacks = _weak_callbacks()
-    name = staticmethod(table.name_of)
+    name = staticmethod(_name_of)
     method = staticmethod(table.is_method)
 
     def __init__(self, function: Any, specs: Any, kwargs: Any) -> None:
@@ -405,6 +415,7 @@ class Tracing:
         self._copies = indexing.Copies()
         self._states.callback(indexing.end, indexing.begin(self._copies))
         self._states.callback(transforms.end, transforms.begin())
+        self._states.callback(custom_gradients.end, custom_gradients.begin())
         self._states.callback(casting.end, casting.begin())
         self._states.callback(setattr, _QUIET, "depth", getattr(_QUIET, "depth", 0))
         _QUIET.depth = getattr(_QUIET, "depth", 0) + 1
