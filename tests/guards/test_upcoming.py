@@ -291,7 +291,7 @@ def test_nothing_is_said_of_others() -> None:
         itertools.starmap(str, [(1,)]),
         zip([1], map(str, [1])),
         7,
-        [1],
+        (1,),
     ]
     for other in others:
         assert not gives(other, 1, False)
@@ -328,3 +328,10 @@ def test_items_are_guarded() -> None:
     four.v, three.v = 3, 4
     assert guards.passes(iter([three, four])) and not guards.passes(iter([four, three]))
     assert guards.set.report()[4] is None
+
+
+def test_how_many_a_list_holds() -> None:
+    """Of these, how many there are at least is asked; what they hold is found from either end."""
+    for held in ([1, 2], deque([1, 2])):
+        assert gives(held, 0, False) and gives(held, 2, False) and gives(held, 2, True)
+        assert not gives(held, 3, False) and not gives(held, 1, True)

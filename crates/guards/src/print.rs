@@ -117,6 +117,10 @@ impl Sources {
             | Source::DequeItem { parent, index } => {
                 self.write_indexed(out, *parent, "", *index);
             }
+            Source::LastItem { parent, index } => {
+                self.write(out, *parent);
+                let _ = write!(out, "[-{index}]");
+            }
             Source::Iterated { parent, index } => {
                 self.write_indexed(out, *parent, ".___over", *index);
             }

@@ -55,6 +55,13 @@ pub enum Source {
         /// Position of the element.
         index: usize,
     },
+    /// An element of a list or deque, counted from its end.
+    LastItem {
+        /// The list or deque.
+        parent: SourceId,
+        /// Its place: the last one is 1.
+        index: usize,
+    },
     /// An element of a tuple.
     TupleItem {
         /// The tuple.
@@ -299,6 +306,7 @@ impl Source {
             Source::Dict(parent)
             | Source::DictItem { parent, .. }
             | Source::ListItem { parent, .. }
+            | Source::LastItem { parent, .. }
             | Source::TupleItem { parent, .. }
             | Source::DequeItem { parent, .. }
             | Source::DequeMaxLength(parent)
@@ -385,6 +393,7 @@ impl Source {
             Source::UpcomingKey { index, .. } => (40, *index as u64),
             Source::GeneratorFunction(_) => (41, 0),
             Source::GeneratorSlot { index, .. } => (42, *index as u64),
+            Source::LastItem { index, .. } => (43, *index as u64),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

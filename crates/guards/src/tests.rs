@@ -75,6 +75,7 @@ fn every_source(sources: &mut Sources) -> Vec<SourceId> {
         Source::DictItem { parent: dict, key: object(3), text: text("'not an identifier'") },
         Source::DictItem { parent: globals, key: object(2), text: text("'cfg'") },
         Source::ListItem { parent: x, index: 0 },
+        Source::LastItem { parent: x, index: 1 },
         Source::TupleItem { parent: x, index: 7 },
         Source::Slot { parent: x, offset: 16, name: text("slot") },
         Source::TypeLookup { parent: x, name: object(1), text: text("forward") },
@@ -135,6 +136,7 @@ fn sources_print_as_the_user_would_write_them() {
     L['x'].__dict__['not an identifier']
     G['cfg']
     L['x'][0]
+    L['x'][-1]
     L['x'][7]
     L['x'].slot
     L['x'].forward

@@ -205,6 +205,17 @@ pub fn are_streams_plain(py: Python<'_>) -> bool {
     })
 }
 
+/// The stream that keeps prints from going to C code alone, in words.
+#[must_use]
+pub fn stream_in_python(py: Python<'_>) -> Option<String> {
+    ["stdout", "stderr"].iter().find_map(|name| {
+        let stream = entry_of_sys(py, name)?;
+        let is_other = !stream.is_none() && !is_c_stream(stream.as_borrowed());
+        let class = stream.get_type().name().ok()?;
+        is_other.then(|| format!("print, while sys.{name} is written in Python: a {class}"))
+    })
+}
+
 /// Whether an object is one of the streams that programs print to.
 #[must_use]
 pub fn is_standard_stream(object: Borrowed<'_, '_>) -> bool {

@@ -103,6 +103,43 @@ def taken_before(x: Tensor, h: History) -> Any:
     return gone, len(h.losses), h.losses[-3:]
 
 
+def window_by_del(x: Tensor, h: History) -> Any:
+    h.losses.append(x.sum().item())
+    if len(h.losses) > 3:
+        del h.losses[0]
+    return sum(h.losses) / len(h.losses), h.losses[-1], h.losses[0]
+
+
+def part_gone_over(x: Tensor, h: History) -> Any:
+    h.losses.append(x.sum().item())
+    best, few = 4.0, h.losses[-3:]
+    worse = all(loss > best for loss in h.losses[-2:])
+    for loss in few:
+        best = min(best, loss)
+    return worse, best, [loss * 2 for loss in few]
+
+
+def part_in_order(x: Tensor, h: History) -> Any:
+    h.losses.append(x.sin().sum().item())
+    few = h.losses[-3:]
+    return sorted(few)[len(few) // 2], sorted(h.losses[-2:], reverse=True), few
+
+
+def part_as_tensor(x: Tensor, h: History) -> Any:
+    h.losses.append(x.sum().item())
+    h.counts.append(int(x.sum().item()))
+    return torch.tensor(h.losses[-3:]) * 2, torch.tensor(h.counts[-2:])
+
+
+def one_and_the_same(x: Tensor, h: History) -> Any:
+    h.losses.append(x.sum().item())
+    h.losses.append(h.losses[-1])
+    last = h.losses[-2]
+    few = h.losses[-2:]
+    few.append(few[0])
+    return last is h.losses[-2], last is h.losses[-1], few[-1] is h.losses[-2]
+
+
 def several(x: Tensor, h: History) -> Any:
     h.counts.append(int(x.sum().item()))
     h.counts.append(2)
@@ -222,6 +259,11 @@ FUNCTIONS = [
     window,
     window_of_deque,
     taken_before,
+    window_by_del,
+    part_gone_over,
+    part_in_order,
+    part_as_tensor,
+    one_and_the_same,
     several,
     every_third,
     two_of_them,
@@ -247,7 +289,7 @@ def test_asked(fn: Callable[..., Any], step: Callable[[World], None]) -> None:
 
 # Behind the way out where a deque is full, who takes out its first element reads it whole.
 MANY = (a_part_is_written, iterated, window_of_deque)
-FEW = [fn for fn in FUNCTIONS if fn not in MANY]
+FEW = [fn for fn in FUNCTIONS if fn not in (*MANY, one_and_the_same)]
 
 
 @pytest.mark.skipif(api.PLAIN, reason="traces are counted")
@@ -260,8 +302,9 @@ def test_few_traces(fn: Callable[..., Any]) -> None:
             compiled(torch.arange(3.0) + number, *world.args)
     stats = stator.stats(compiled)
     assert stats.breaks == 0 and stats.native == 0, stats.reason
-    # A window is of each size once until it's full.
-    assert stats.traces <= (8 if "window" in fn.__name__ else 5), stats.traces
+    # A window is of each size once until it's full, and so is a part.
+    is_window = fn.__name__.startswith(("window", "part"))
+    assert stats.traces <= (8 if is_window else 5), stats.traces
 
 
 def test_nodes_show() -> None:

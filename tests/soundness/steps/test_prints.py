@@ -436,3 +436,43 @@ def test_another_print_is_the_programs(capfd: pytest.CaptureFixture[str], monkey
         compiled(torch.full((2,), float(call)))
     assert capfd.readouterr().out == "sum 0.0\nsum 2.0\nsum 4.0\n"
     assert seen == [("sum", 6.0), ("sum", 8.0), ("sum", 10.0)]
+
+
+class InPython:
+    """A stream as notebooks have it."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.told.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_an_error_names_the_stream(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = stator.compile(formatted, fullgraph=True)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    compiled(torch.ones(2), [])
+    monkeypatch.setattr(sys, name, InPython())
+    stator.reset()
+    with pytest.raises(stator.GraphBreakError) as raised:
+        compiled(torch.ones(2), [])
+    assert f"print, while sys.{name} is written in Python: a InPython" in str(raised.value)
+
+
+def test_a_stream_in_python_is_told_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = stator.compile(formatted)
+    for value in (1.0, 2.0, 3.0, 4.0):
+        x = torch.full((3,), value)
+        told = []
+        for function in (formatted, compiled):
+            stream = InPython()
+            monkeypatch.setattr(sys, "stdout", stream)
+            function(x, [])
+            told.append("".join(stream.told))
+        assert told[0] == told[1]

@@ -33,6 +33,15 @@ pub fn list_item<'py>(list: Any<'_, 'py>, index: usize) -> Option<Bound<'py, PyA
     }
 }
 
+/// An element of a list or deque, counted from its end: the last one is 1.
+pub fn last_item<'py>(object: Any<'_, 'py>, index: usize) -> Option<Bound<'py, PyAny>> {
+    match list_length(object) {
+        // Beyond the end where the place is 0.
+        Some(length) => list_item(object, length.checked_sub(index)?),
+        None => deque_item(object, deque_length(object)?.checked_sub(index)?),
+    }
+}
+
 /// Length of a tuple; `None` if it isn't a tuple.
 #[inline]
 pub fn tuple_length(tuple: Any<'_, '_>) -> Option<usize> {

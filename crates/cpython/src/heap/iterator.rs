@@ -391,9 +391,14 @@ fn zip_ahead(iterator: Any<'_, '_>, is_strict: bool, passed: usize) -> Ahead {
 }
 
 /// Whether an iterator gives so many items from here on, and ends behind them, if that's asked; or one that would be made
-/// of a set.
+/// of a set, list or deque.
 #[must_use]
 pub fn gives(iterator: Any<'_, '_>, items: usize, ends: bool) -> bool {
+    let holds = super::container::list_length(iterator)
+        .or_else(|| super::container::deque_length(iterator));
+    if let Some(holds) = holds {
+        return holds == items || holds > items && !ends;
+    }
     let ahead = |passed| {
         if containers::is_set(iterator) {
             containers::ahead(iterator, passed)

@@ -422,6 +422,13 @@ impl<'py> Capture<'_, 'py> {
                 return Err(Unwatchable("an iterator"));
             }
             Fetch::ListItem(index) => Some(builder.list_item(parent, *index)?),
+            Fetch::LastItem(index) => {
+                let length = container::list_length(builder.object(parent));
+                let at = length.and_then(|length| length.checked_sub(*index));
+                let at = at.ok_or(Unwatchable("the end of a deque"))?;
+                builder.list_length(parent)?;
+                Some(builder.list_item(parent, at)?)
+            }
             Fetch::TupleItem(index) => Some(builder.tuple_item(parent, *index)?),
             Fetch::Member(member) => builder.member(parent, member)?,
             Fetch::Lookup { after: None, name } => {

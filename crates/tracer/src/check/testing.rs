@@ -91,6 +91,7 @@ impl GuardSet {
             "dict" => Source::Dict(parent()?),
             "item" => Source::DictItem { parent: parent()?, key: object()?, text: repr()? },
             "list" => Source::ListItem { parent: parent()?, index },
+            "last" => Source::LastItem { parent: parent()?, index },
             "tuple" => Source::TupleItem { parent: parent()?, index },
             "slot" => Source::Slot { parent: parent()?, offset: index, name: text(&key)? },
             "lookup" => {

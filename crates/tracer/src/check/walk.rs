@@ -134,6 +134,7 @@ impl<'py> Walk<'_, '_, 'py> {
             },
             Fetch::Item(key) => found(dict::get(parent, self.key(key)?.as_borrowed())),
             Fetch::ListItem(index) => container::list_item(parent, *index),
+            Fetch::LastItem(index) => container::last_item(parent, *index),
             Fetch::TupleItem(index) => container::tuple_item(parent, *index),
             Fetch::DequeItem(index) => container::deque_item(parent, *index),
             Fetch::DequeMaxLength => container::deque_max_length(parent),

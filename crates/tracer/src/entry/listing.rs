@@ -88,6 +88,11 @@ impl Listing<'_> {
                 self.line("LOAD_CONST", &index.to_string());
                 self.line("BINARY_SUBSCR", "");
             }
+            Source::LastItem { parent, index } => {
+                self.source(*parent);
+                self.line("LOAD_CONST", &format!("-{index}"));
+                self.line("BINARY_SUBSCR", "");
+            }
             _ => self.line("LOAD_CONST", &sources.print(source)),
         }
     }

@@ -429,6 +429,9 @@ impl Recorder {
         if let Some(result) = self.asks_history(class, call) {
             return result;
         }
+        if matches!(class, Class::Operation(_) | Class::Pure | Class::Transparent) {
+            call.args.iter().try_for_each(|arg| self.take_part_apart(call.frame, *arg))?;
+        }
         if let Some(result) = self.call_without_arrays(class, call) {
             return result;
         }

@@ -139,13 +139,27 @@ impl Recorder {
                 let call = MethodCall { method: "popleft".into(), args: Vec::new() };
                 return state.write_call(list, call);
             }
-            state.write_elements(list)?;
-            if let Some(unread) = state.unread.get_mut(&(list.as_ptr() as usize)) {
-                unread.dropped += 1;
-            }
-            Ok(())
+            state.drop_first(list)
         });
         Some(call.natively().map(|_| first))
+    }
+
+    /// `del list[0]` of what nobody has read, as [`Recorder::take_first`]. `None`: it's something else, or the list is to be
+    /// read.
+    pub(in crate::recorder) fn delete_first<'py>(
+        &self,
+        frame: &Frame<'py>,
+        list: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<()>> {
+        if !heap::is_exact_list(list) {
+            return None;
+        }
+        if let Err(raised) = self.first_left(frame, list, key)? {
+            return Some(Err(raised));
+        }
+        self.note(frame, |state| state.drop_first(list));
+        Some(ops::set_item(list, key, None))
     }
 
     /// Guards how the elements that a method compares do that.
@@ -245,6 +259,15 @@ pub fn refuse(what: &str, container: Borrowed<'_, '_>) -> Stop {
 }
 
 impl State {
+    /// A list that nobody has read loses its first element.
+    fn drop_first(&mut self, list: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        self.write_elements(list)?;
+        if let Some(unread) = self.unread.get_mut(&(list.as_ptr() as usize)) {
+            unread.dropped += 1;
+        }
+        Ok(())
+    }
+
     /// Takes note of a method that changes an outside container, before it does.
     fn write_container(
         &mut self,

@@ -52,6 +52,11 @@ impl Recorder {
         if self.is_stopped() {
             return ops::set_item(owner, key, value);
         }
+        if value.is_none()
+            && let Some(done) = self.delete_first(frame, owner, key)
+        {
+            return done;
+        }
         let kind = self.kind(owner);
         if let (Kind::Opaque, Some(value)) = (kind, value)
             && let Some(done) = self.set_item_of_array(frame, owner, key, value)

@@ -115,6 +115,13 @@ impl State {
         found
     }
 
+    /// A number or text of the trace's own is what plain Python finds as an object from outside.
+    pub(in crate::recorder) fn stands_in_for(&mut self, own: Borrowed<'_, '_>, found: &Object<'_>) {
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.originals.insert(own.as_ptr() as usize, found.clone().unbind());
+        }
+    }
+
     /// What is computed is this operand itself, as CPython computes it.
     pub fn is_operand(&mut self, own: Borrowed<'_, '_>, operand: Borrowed<'_, '_>) {
         let Some(symbols) = self.symbols.as_mut() else { return };

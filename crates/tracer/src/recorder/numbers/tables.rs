@@ -63,10 +63,8 @@ impl Recorder {
             Err(raised) => return Some(Err(raised)),
         };
         let own = self.carry(frame, spelling, &[key], &found);
-        if let Some(symbols) = self.state.borrow_mut().symbols.as_mut()
-            && !own.is(&found)
-        {
-            symbols.originals.insert(own.as_ptr() as usize, found.unbind());
+        if !own.is(&found) {
+            self.state.borrow_mut().stands_in_for(own.as_borrowed(), &found);
         }
         Some(Ok(own))
     }
@@ -108,9 +106,7 @@ impl Recorder {
             let name = "builtins.list.__getitem__".into();
             Ok(state.called(frame, get.as_borrowed(), name, &[place]))
         })?;
-        if let Some(symbols) = self.state.borrow_mut().symbols.as_mut() {
-            symbols.originals.insert(float.as_ptr() as usize, found.unbind());
-        }
+        self.state.borrow_mut().stands_in_for(float.as_borrowed(), &found);
         Some(Ok(float))
     }
 

@@ -48,11 +48,11 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
         let py = frame.py();
-        let may_be = self.session.is_replayed()
-            && !self.is_stopped()
-            && self.may_print(py)
-            && listeners::are_streams_plain(py);
-        if !may_be {
+        if !self.session.is_replayed() || self.is_stopped() || !self.may_print(py) {
+            return None;
+        }
+        if let Some(stream) = listeners::stream_in_python(py) {
+            self.stop(frame, Reason::OpaqueCall, stream);
             return None;
         }
         let tensors = args.iter().filter(|arg| self.kind(**arg) == Kind::Tensor);

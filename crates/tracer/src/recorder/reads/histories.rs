@@ -9,7 +9,7 @@
 //! Only a list or deque that nobody has read is asked so ([`only_added`](super::only_added)). Who looks at it otherwise reads it whole.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PySlice};
+use pyo3::types::{PyFloat, PyInt, PyList, PySlice};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -33,17 +33,20 @@ use crate::recorder::notes::reads::{PartOf, Use};
 use crate::recorder::notes::state::{Noted, Origin, State};
 use crate::recorder::numbers::read_numbers::own;
 
+/// How many numbers of a part are carried one by one.
+const MOST_APART: usize = 64;
+
 /// A list or deque whose contents nothing guards.
-struct History<'py> {
+pub(super) struct History<'py> {
     base: Base,
     /// A tuple or list of what it held before the trace wrote to it.
     held: Object<'py>,
     /// How many of these the trace has taken out in front.
-    dropped: usize,
+    pub(super) dropped: usize,
     /// What the trace has added behind.
-    added: Vec<Object<'py>>,
+    pub(super) added: Vec<Object<'py>>,
     /// How many it holds at most.
-    most: Option<usize>,
+    pub(super) most: Option<usize>,
 }
 
 /// What the graph has of it.
@@ -62,19 +65,27 @@ impl<'py> History<'py> {
         container::tuple_length(held).or_else(|| container::list_length(held)).unwrap_or(0)
     }
 
+    /// Where it's found, if it isn't a part of another.
+    pub(super) fn outside(&self) -> Option<SourceId> {
+        match self.base {
+            Base::Outside(source) => Some(source),
+            Base::Part(_) => None,
+        }
+    }
+
     /// How many of these it still holds, if nothing made room.
-    fn left_long(&self) -> usize {
+    pub(super) fn left_long(&self) -> usize {
         self.held_long() - self.dropped
     }
 
     /// One of these.
-    fn left(&self, index: usize) -> Option<Object<'py>> {
+    pub(super) fn left(&self, index: usize) -> Option<Object<'py>> {
         let (held, index) = (self.held.as_borrowed(), self.dropped + index);
         container::tuple_item(held, index).or_else(|| container::list_item(held, index))
     }
 
     /// How many elements it holds now.
-    fn now_long(&self) -> usize {
+    pub(super) fn now_long(&self) -> usize {
         let length = self.left_long() + self.added.len();
         self.most.map_or(length, |most| most.min(length))
     }
@@ -168,30 +179,46 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
-        let is_first = |index: Borrowed<'_, '_>| {
-            index.is_exact_instance_of::<PyInt>()
-                && index.extract::<i64>().is_ok_and(|index| index == 0)
-                && self.state.borrow_mut().number(index).is_none()
-        };
-        let list = match (args, names) {
+        match (args, names) {
             ([list, index], None)
-                if heap::is_exact_list(*list)
-                    && heap::is_named(callable, &["pop"])
-                    && is_first(*index) =>
+                if heap::is_exact_list(*list) && heap::is_named(callable, &["pop"]) =>
             {
-                *list
+                self.first_left(frame, *list, *index)
             }
             ([deque], None) if heap::is_deque(*deque) && heap::is_named(callable, &["popleft"]) => {
-                *deque
+                self.first_held(frame, *deque)
             }
-            _ => return None,
-        };
+            _ => None,
+        }
+    }
+
+    /// As [`Recorder::first_of_history`] of a list's element at an index, if that's the first one.
+    pub(in crate::recorder) fn first_left<'py>(
+        &self,
+        frame: &Frame<'py>,
+        list: Borrowed<'_, 'py>,
+        index: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let is_first = index.is_exact_instance_of::<PyInt>()
+            && index.extract::<i64>().is_ok_and(|index| index == 0)
+            && self.state.borrow_mut().number(index).is_none();
+        if is_first { self.first_held(frame, list) } else { None }
+    }
+
+    fn first_held<'py>(
+        &self,
+        frame: &Frame<'py>,
+        list: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
         let history = self.history(frame, list)?;
         if history.most.is_some() && !history.added.is_empty() {
             return None;
         }
-        let number = own(&history.left(0)?)?;
-        self.number_at(frame, &history, history.dropped.cast_signed(), number)
+        let first = history.left(0)?;
+        if own(&first).is_none() {
+            return self.first_item(frame, &history, list, 0);
+        }
+        self.number_at(frame, &history, history.dropped.cast_signed(), &first)
     }
 
     /// Whether it holds anything. `None`: it's something else, or to be read.
@@ -249,9 +276,16 @@ impl Recorder {
             _ => index + added,
         };
         let at = if index < 0 { index + history.left_long().cast_signed() } else { index };
-        let number = own(&history.left(usize::try_from(at).ok()?)?)?;
+        let at = usize::try_from(at).ok()?;
+        let found = history.left(at)?;
+        if own(&found).is_none() {
+            return match index < 0 {
+                true => self.last_item(frame, &history, list, at),
+                false => self.first_item(frame, &history, list, at),
+            };
+        }
         let index = if index < 0 { index } else { index + history.dropped.cast_signed() };
-        self.number_at(frame, &history, index, number)
+        self.number_at(frame, &history, index, &found)
     }
 
     /// A number at an index from the front of what is bounded and was added to. Which one that is depends on how many made
@@ -270,7 +304,8 @@ impl Recorder {
         } else {
             return None;
         };
-        let number = own(&history.left(at).filter(|_| at < left)?)?;
+        let found = history.left(at).filter(|_| at < left)?;
+        own(&found)?;
         let asked = |state: &mut State| {
             let before = state.length_of(frame, history)?;
             state.graph.set_value(before, Value::Integer);
@@ -279,7 +314,7 @@ impl Recorder {
             Ok(Arg::Node(state.graph.call(Target::Operator(operator), &args, stack)))
         };
         match self.decided(frame, Asks::Program, asked, || Ok(true))? {
-            Ok(_) => self.number_at(frame, history, (at + history.dropped).cast_signed(), number),
+            Ok(_) => self.number_at(frame, history, (at + history.dropped).cast_signed(), &found),
             Err(raised) => Some(Err(raised)),
         }
     }
@@ -290,8 +325,9 @@ impl Recorder {
         frame: &Frame<'py>,
         history: &History<'py>,
         index: isize,
-        number: Object<'py>,
+        found: &Object<'py>,
     ) -> Option<Result<Object<'py>>> {
+        let number = own(found)?;
         let class = number.get_type().into_any();
         let base = Arg::Node(self.note(frame, |state| Ok(state.base_of(history)))?);
         let asked = |state: &mut State| {
@@ -309,6 +345,7 @@ impl Recorder {
             let target = Target::Operator(Operator::GetItem);
             Ok(state.graph.call(target, &[base, Arg::int(index as i64)], stack))
         })?;
+        self.state.borrow_mut().stands_in_for(number.as_borrowed(), found);
         Some(Ok(number))
     }
 
@@ -323,6 +360,10 @@ impl Recorder {
         if !heap::is_exact_list(list) {
             return None;
         }
+        if history.class().is_none() && history.outside().is_some() {
+            let places = history.places_from_end(slice)?;
+            return self.last_items(frame, history, list, &places);
+        }
         let given = self.note(frame, |state| Ok(state.history_args(history, Some(slice))))??;
         let part = match ops::get_item(list, slice) {
             Ok(part) => part,
@@ -336,6 +377,73 @@ impl Recorder {
             Ok(())
         });
         Some(Ok(part))
+    }
+
+    /// Gives whoever looks at each number of a part of a list numbers of their own there, which are carried. How many there
+    /// are is decided. What it can't be done for, the list is read whole for.
+    pub(in crate::recorder) fn take_part_apart<'py>(
+        &self,
+        frame: &Frame<'py>,
+        part: Borrowed<'_, 'py>,
+    ) -> Result<()> {
+        let address = part.as_ptr() as usize;
+        if !self.state.borrow().parts.contains_key(&address) {
+            return Ok(());
+        }
+        let taken = self.numbers_of_part(frame, part).transpose()?;
+        let list = part.cast::<PyList>().ok().filter(|_| !self.is_stopped());
+        if let (Some(numbers), Some(list)) = (taken, list) {
+            for (index, number) in numbers.into_iter().enumerate() {
+                list.set_item(index, number).expect("a part of a list is a list as long");
+            }
+            let mut state = self.state.borrow_mut();
+            state.parts.remove(&address);
+            state.set_fresh(part);
+        }
+        Ok(())
+    }
+
+    fn numbers_of_part<'py>(
+        &self,
+        frame: &Frame<'py>,
+        part: Borrowed<'_, 'py>,
+    ) -> Option<Result<Vec<Object<'py>>>> {
+        let history = self.history(frame, part)?;
+        let class = history.class()?;
+        let length = history.held_long();
+        let found = heap::list_items(part);
+        let own: Vec<Object<'py>> = found.iter().filter_map(own).collect();
+        if own.len() != length || length > MOST_APART {
+            return None;
+        }
+        let base = Arg::Node(self.note(frame, |state| Ok(state.base_of(&history)))?);
+        let is_as_long = |state: &mut State| {
+            let found = state.length_of(frame, &history)?;
+            state.graph.set_value(found, Value::Integer);
+            let stack = state.place(frame);
+            let args = [Arg::Node(found), Arg::int(length as i64)];
+            Ok(Arg::Node(state.graph.call(Target::Operator(Operator::Eq), &args, stack)))
+        };
+        let are_alike = |state: &mut State| {
+            let class = state.graph_arg(class.as_borrowed())?;
+            let args = [base, Arg::int(0), Arg::int(length as i64), class];
+            state.asks_held(frame, Held::All, &args).map(Arg::Node)
+        };
+        if let Err(raised) = self.decided(frame, Asks::Program, is_as_long, || Ok(true))? {
+            return Some(Err(raised));
+        }
+        if let Err(raised) = self.decided(frame, Asks::Program, are_alike, || Ok(true))? {
+            return Some(Err(raised));
+        }
+        for (index, (number, found)) in own.iter().zip(&found).enumerate() {
+            self.carries(frame, number, |state| {
+                let stack = state.place(frame);
+                let args = [base, Arg::int(index as i64)];
+                Ok(state.graph.call(Target::Operator(Operator::GetItem), &args, stack))
+            })?;
+            self.state.borrow_mut().stands_in_for(number.as_borrowed(), found);
+        }
+        Some(Ok(own))
     }
 
     /// The sum, the least or the greatest of its numbers.

@@ -462,6 +462,7 @@ impl Recorder {
         if self.is_stopped() {
             return ops::get_iter(iterable);
         }
+        self.take_part_apart(frame, iterable)?;
         if self.kind(iterable) == Kind::Tensor {
             return self.iterate_tensor(frame, iterable);
         }
