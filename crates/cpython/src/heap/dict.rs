@@ -134,7 +134,8 @@ pub fn length(dict: Any<'_, '_>) -> Option<usize> {
 /// The value at `key` in the dictionary's storage.
 ///
 /// Keys that are constants ([`constant::is_constant`]) are found by equality, others by identity.
-/// Refused if a stored key has the same hash but a type that might define its own equality.
+/// Refused if a stored key has the same hash but a type that might define its own equality, or if a key that isn't there
+/// itself may equal another one ([`types::may_equal_others`]).
 #[inline]
 pub fn get<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
     if !is_dict(dict) {
@@ -233,6 +234,9 @@ fn by_identity<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
             found = Lookup::Found(value.to_owned());
         }
     });
+    if matches!(found, Lookup::Absent) && types::may_equal_others(key) {
+        return Lookup::Refused;
+    }
     found
 }
 

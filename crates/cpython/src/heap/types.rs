@@ -173,6 +173,24 @@ pub fn compares_by_identity(object: Any<'_, '_>) -> bool {
     slots(own) == slots(&raw const ffi::PyBaseObject_Type)
 }
 
+/// Whether an object of a Python class may equal another one: its class has a comparison that isn't `object`'s, as a member of
+/// an enumeration of texts or integers has. A tensor doesn't as a key: it's hashed by its address.
+#[must_use]
+pub fn may_equal_others(object: Any<'_, '_>) -> bool {
+    let compare = |ty: *const ffi::PyTypeObject| {
+        // SAFETY: a live type, and the GIL is held, so nobody changes its slots meanwhile.
+        unsafe { (*ty).tp_richcompare.map(|slot| slot as usize) }
+    };
+    // SAFETY: of a live object; its type's flags are read.
+    let (own, is_made) = unsafe {
+        let own = ffi::Py_TYPE(object.as_ptr());
+        (own, ffi::PyType_HasFeature(own, ffi::Py_TPFLAGS_HEAPTYPE) != 0)
+    };
+    is_made
+        && compare(own) != compare(&raw const ffi::PyBaseObject_Type)
+        && super::tensor::info(object).is_none()
+}
+
 /// Whether instances hold state of a C class (other than `object`), which C code reads without
 /// asking a special method: a `deque`, a `datetime`, an exception.
 ///

@@ -23,6 +23,7 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{State, Stop};
 use crate::recorder::notes::written::Keys;
+use crate::recorder::reads::found::by_value_alone;
 use crate::recorder::reads::identity::is_nan;
 
 impl State {
@@ -76,6 +77,9 @@ impl State {
         }
         let key = self.key_in(dict, key);
         let held = heap::dict_get(dict, key.as_borrowed());
+        if held.is_none() && heap::is_lookup_refused(dict, key.as_borrowed()) {
+            return Err(by_value_alone());
+        }
         if held.is_none() || deletes {
             self.rekey(dict)?;
         }

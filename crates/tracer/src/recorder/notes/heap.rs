@@ -94,6 +94,11 @@ pub fn dict_get<'py>(object: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Optio
     }
 }
 
+/// Whether only a lookup that may run user code, or that compares values, says what a dictionary holds at a key.
+pub fn is_lookup_refused(object: Borrowed<'_, '_>, key: Borrowed<'_, '_>) -> bool {
+    matches!(dict::get(object, key), Lookup::Refused)
+}
+
 /// The elements of a list or tuple.
 pub fn sequence_items<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     match container::tuple_length(object) {

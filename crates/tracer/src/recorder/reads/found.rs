@@ -335,6 +335,9 @@ impl State {
                 }
             }
             None => {
+                if heap::is_lookup_refused(dict, key.as_borrowed()) {
+                    return Err(by_value_alone());
+                }
                 if !self.objects.is_marked(dict.as_ptr() as usize, Mark::Keyed) {
                     let text = self.key_text(id, key.as_borrowed());
                     self.guard(parent, GuardKind::KeyAbsent { key: id, text });
@@ -421,6 +424,11 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// It isn't there itself, but one that equals it may be.
+pub(in crate::recorder) fn by_value_alone() -> Stop {
+    (Reason::Identity, "a key that another one may equal".into())
 }
 
 /// Two that look the same are two keys, and which one is found depends on their identity.
