@@ -64,7 +64,7 @@ impl Recorder {
         let names = heap::tuple_items(names?);
         let numeric = self.functions.numeric(callable);
         let op = numeric.and_then(Numeric::extreme);
-        let is_in_place = numeric.is_none() && self.sorts_own_list(callable, args);
+        let is_in_place = numeric.is_none() && self.sorts_list(callable, args);
         let is_sort = is_in_place || numeric == Some(Numeric::Sorted);
         if op.is_none() && !is_sort {
             return None;
@@ -360,14 +360,14 @@ impl Recorder {
         Ok((order, Ok(())))
     }
 
-    /// Whether a call is that of `sort` of a list that the trace has made.
-    fn sorts_own_list(&self, callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
+    /// Whether a call is that of `sort` of a list that the trace has made or found.
+    fn sorts_list(&self, callable: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
         let [list, ..] = args else { return false };
         let sort = || callable.py().get_type::<PyList>().getattr("sort");
         heap::is_named(callable, &["sort"])
             && heap::is_exact_list(*list)
             && sort().is_ok_and(|sort| sort.is(callable))
-            && self.origin(*list) == Some(Origin::Fresh)
+            && matches!(self.origin(*list), Some(Origin::Fresh | Origin::Source(_)))
     }
 
     /// `list.sort(key=...)`: while it's put in order, the list is empty.
@@ -381,7 +381,10 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let py = frame.py();
         let plain = list.cast_exact::<PyList>().ok()?;
-        self.note(frame, |state| state.write_own(list))?;
+        self.note(frame, |state| match state.origin(list) {
+            Some(Origin::Fresh) => state.write_own(list),
+            _ => state.write_elements(list),
+        })?;
         ops::count();
         plain.set_slice(0, items.len(), PyList::empty(py).as_any()).ok()?;
         let sorted = self.in_order(frame, key, items, is_reverse);

@@ -592,6 +592,10 @@ impl Recorder {
                     heap::children(*arg)
                 };
                 for item in items {
+                    if heap::is_exact_list(item.as_borrowed()) && traits.has(Traits::HANDS_ON) {
+                        // Nobody needs to read it for that.
+                        continue;
+                    }
                     if traits.has(Traits::MOVES) {
                         self.guard_protocol(frame, item.as_borrowed(), CALLED_BACK);
                     } else {

@@ -33,11 +33,13 @@ impl State {
                     .try_for_each(|(_, value)| self.adopt_whole(value.as_borrowed(), hands_on))
             }
             Kind::List | Kind::Tuple => heap::sequence_items(object).iter().try_for_each(|item| {
-                // Who gets a dictionary out of it reads what it reads, slot by slot.
+                // Who gets a container out of it reads what it reads: a dictionary slot by slot, a list that nobody
+                // has read maybe not at all.
+                let item = item.as_borrowed();
                 let is_passed = hands_on
-                    && self.source(item.as_borrowed()).is_some()
-                    && self.kind(item.as_borrowed()) == Kind::Dict;
-                if is_passed { Ok(()) } else { self.adopt_whole(item.as_borrowed(), hands_on) }
+                    && self.source(item).is_some()
+                    && (self.kind_alone(item) == Kind::Dict || heap::is_exact_list(item));
+                if is_passed { Ok(()) } else { self.adopt_whole(item, hands_on) }
             }),
             // What one refers to is guarded when it is called.
             Kind::Object if hands_on && heap::is_weak_reference(object) => Ok(()),
