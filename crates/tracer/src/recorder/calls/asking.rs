@@ -35,7 +35,7 @@ impl Recorder {
             if let Some(result) = self.ordered_by_key(call) {
                 return result;
             }
-            if self.meets_symbols() || self.folds_generator(call) {
+            if self.meets_symbols() || self.folds_generator(call) || self.meets_arrays(call) {
                 return self.symbolic_call(class, call);
             }
             let _consuming = consumes.then(|| self.consuming(call.frame));
@@ -46,6 +46,12 @@ impl Recorder {
             return self.with_way_around(call.frame, || known(!moves));
         }
         known(false)
+    }
+
+    /// Whether a call is given containers with NumPy's numbers in them.
+    fn meets_arrays(&self, call: Call<'_, '_>) -> bool {
+        let mut state = self.state.borrow_mut();
+        call.args.iter().any(|arg| state.array_within(*arg).is_some())
     }
 
     /// Whether C code may be in the middle of a call where data decides: it runs a generator, calls a function of the

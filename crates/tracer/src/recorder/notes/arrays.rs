@@ -1,8 +1,9 @@
 //! What a trace knows of NumPy's arrays.
 
 use pyo3::prelude::*;
+use pyo3::types::{PyFrozenSet, PySet};
 use rustc_hash::FxHashSet;
-use stator_cpython::object::Borrowed;
+use stator_cpython::object::{Borrowed, Object};
 use stator_guards::SourceId;
 
 use super::heap;
@@ -27,4 +28,45 @@ impl State {
             && matches!(self.origin(object), Some(Origin::Handle(_) | Origin::Source(_)))
             && heap::is_array(object)
     }
+
+    /// An array or a scalar of NumPy's that a builtin container holds, however deep. Its number is in no guard, so C code that
+    /// looks at what the container holds would read what nobody knows.
+    pub fn array_within<'py>(&mut self, container: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+        let mut waiting = parts(container);
+        let mut seen = FxHashSet::default();
+        while let Some(part) = waiting.pop() {
+            match self.kind_alone(part.as_borrowed()) {
+                Kind::Opaque if heap::is_array(part.as_borrowed()) => return Some(part),
+                Kind::List
+                | Kind::Tuple
+                | Kind::Dict
+                | Kind::Set
+                | Kind::FrozenSet
+                | Kind::Object
+                    if seen.insert(part.as_ptr() as usize) =>
+                {
+                    waiting.extend(parts(part.as_borrowed()));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// What a builtin container holds, keys and all.
+fn parts<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    if heap::is_exact_list(container) || heap::is_plain_tuple(container) {
+        return heap::children(container);
+    }
+    if heap::is_exact_dict(container) {
+        let entries = heap::dict_items(container).into_iter();
+        return entries.flat_map(|(key, value)| [key, value]).collect();
+    }
+    let is_set = container.is_exact_instance_of::<PySet>()
+        || container.is_exact_instance_of::<PyFrozenSet>();
+    if is_set || heap::is_deque(container) {
+        return heap::elements(container);
+    }
+    heap::view_items(container).unwrap_or_default()
 }

@@ -573,7 +573,17 @@ impl Recorder {
         objects: &[Borrowed<'_, '_>],
         why: &str,
     ) {
-        if self.stopped.get() || !self.has_symbols() {
+        if self.stopped.get() {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        if let Some(array) = objects.iter().find_map(|object| state.array_within(*object)) {
+            drop(state);
+            let detail = format!("a {} in what is {why}", heap::type_name(array.as_borrowed()));
+            return self.stop(frame, Reason::Unsupported, detail);
+        }
+        drop(state);
+        if !self.has_symbols() {
             return;
         }
         self.settle_read(frame, objects);

@@ -264,7 +264,9 @@ impl Recorder {
                 let is_of = |module: &str| heap::qualified_name_of(callable).starts_with(module);
                 let are_floats =
                     || args.iter().all(|arg| array_kind(*arg).is_none_or(|kind| kind == 'f'));
-                is_of("math.") && (!is_whole || are_floats())
+                // It gives a number of the type that it is given.
+                let is_product = heap::is_named(callable, &["prod", "sumprod"]);
+                is_of("math.") && !is_product && (!is_whole || are_floats())
                     || heap::is_named(callable, &["range", "slice"])
             }
             Class::Model(Model::Scalar) => {
