@@ -2,7 +2,7 @@
 //! is a break in an inlined call.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFunction, PyTuple, PyType, PyWeakrefReference};
+use pyo3::types::{PyDict, PyFunction, PyList, PyTuple, PyType, PyWeakrefReference};
 use stator_bytecode::Meaning;
 use stator_cpython::frame::{Frame, Operands};
 use stator_cpython::heap::{dict, types};
@@ -138,7 +138,9 @@ impl Recorder {
         }
         if self.kind(init.as_borrowed()) != Kind::Function && !is_filled_by_python(ty) {
             // Exceptions, plain objects, containers of builtin bases.
-            self.concrete(frame, args, "the creation of an object");
+            if !only_moves(init.as_borrowed(), call) {
+                self.concrete(frame, args, "the creation of an object");
+            }
             self.note(frame, |state| args.iter().try_for_each(|arg| state.adopt_deep(*arg)));
             let result = call_type(class, args, names)?;
             self.note(frame, |state| {
@@ -224,6 +226,21 @@ impl Recorder {
         }
         Ok(object)
     }
+}
+
+/// Whether a constructor moves what it is given into a dictionary or list, and looks at nothing: containers of these types
+/// are copied as they are, and names are texts.
+fn only_moves(init: Borrowed<'_, '_>, call: Call<'_, '_>) -> bool {
+    let py = init.py();
+    let is_of = |class: Bound<'_, PyType>| class.getattr("__init__").is_ok_and(|own| init.is(&own));
+    let given = call.positional();
+    if is_of(py.get_type::<PyDict>()) {
+        return given.len() < 2 && given.iter().all(|given| heap::is_exact_dict(*given));
+    }
+    let is_row = |given: &Borrowed<'_, '_>| {
+        heap::is_exact_list(*given) || given.is_exact_instance_of::<PyTuple>()
+    };
+    is_of(py.get_type::<PyList>()) && call.names.is_none() && given.iter().all(is_row)
 }
 
 /// Whether the C code of `OrderedDict.__init__` fills an instance by a `__setitem__` in Python.

@@ -194,6 +194,14 @@ impl Recorder {
         {
             return result;
         }
+        // A number that varies stays one beside those that are read for the text.
+        if matches!(class, Class::Pure)
+            && names.is_none()
+            && let Some(numbers) = self.format_numbers(call)
+        {
+            let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();
+            return self.call_of_values(class, Call { args: &args, ..call });
+        }
         if matches!(class, Class::Pure)
             && names.is_none()
             && name == "Size"

@@ -15,7 +15,7 @@ use stator_graph::{NodeId, Value};
 
 use super::read_tensors::TensorRead;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, Texts};
+use crate::recorder::notes::above::{Arguments, ArrayValues, Texts};
 use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -107,7 +107,8 @@ impl Recorder {
         if is_number { None } else { self.tensor_text(frame, value) }
     }
 
-    /// What `%` is given, with numbers and texts where there are tensors; `None`: there is none, or one isn't carried.
+    /// What `%` is given, with numbers and texts where there are tensors, and Python's numbers where there are NumPy's; `None`:
+    /// there is none, or one isn't carried.
     pub(super) fn percent_numbers<'py>(
         &self,
         frame: &Frame<'py>,
@@ -115,11 +116,16 @@ impl Recorder {
         parts: &[Object<'py>],
     ) -> Option<Vec<Object<'py>>> {
         let is_tensor = |part: &Object<'py>| self.kind(part.as_borrowed()) == Kind::Tensor;
-        if takes.len() != parts.len() || !parts.iter().any(is_tensor) {
+        let is_of_numpy = |part: &Object<'py>| is_number_of_numpy(part.as_borrowed());
+        let is_one = |part: &Object<'py>| is_tensor(part) || is_of_numpy(part);
+        if takes.len() != parts.len() || !parts.iter().any(is_one) {
             return None;
         }
         let number = |(directive, part): (&char, &Object<'py>)| match directive {
-            _ if !is_tensor(part) => Some(part.clone()),
+            _ if !is_one(part) => Some(part.clone()),
+            // Its own text isn't that of Python's number.
+            'r' | 's' if is_of_numpy(part) => None,
+            _ if is_of_numpy(part) => self.with_plain_numbers(frame, part.as_borrowed()),
             'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
                 self.number_for_text(frame, TensorRead::Float, part.as_borrowed())
             }
@@ -130,16 +136,16 @@ impl Recorder {
         takes.iter().zip(parts).map(number).collect()
     }
 
-    /// The arguments of `"...".format(...)`, the text first, with numbers and texts where there are tensors; `None`: there
-    /// is none, or a field asks for something else than its text.
+    /// The arguments of `"...".format(...)`, the text first, with numbers and texts where there are tensors, and Python's
+    /// numbers where there are NumPy's; `None`: there is none, or a field asks for something else than its text.
     pub(in crate::recorder) fn format_numbers<'py>(
         &self,
         call: Call<'_, 'py>,
     ) -> Option<Vec<Object<'py>>> {
         let Call { frame, callable, args, .. } = call;
         let [text, rest @ ..] = args else { return None };
-        if !rest.iter().any(|arg| self.kind(*arg) == Kind::Tensor)
-            || !text.is_exact_instance_of::<PyString>()
+        if !text.is_exact_instance_of::<PyString>()
+            || !rest.iter().any(|arg| self.kind(*arg) == Kind::Tensor || is_number_of_numpy(*arg))
             || !text.get_type().getattr("format").ok()?.is(callable)
             || !are_simple(&heap::text(*text))
         {
@@ -148,6 +154,9 @@ impl Recorder {
         // A text takes other formats than a tensor.
         let is_formatted = heap::text(*text).contains(':');
         let number = |arg: &Borrowed<'_, 'py>| {
+            if is_number_of_numpy(*arg) {
+                return self.with_plain_numbers(frame, *arg);
+            }
             if self.kind(*arg) != Kind::Tensor {
                 return Some((*arg).to_owned());
             }
@@ -170,6 +179,11 @@ impl Recorder {
         })?;
         Some(tuple)
     }
+}
+
+/// Whether an object may be a number of NumPy's, which `%f` and `format` take as Python's.
+fn is_number_of_numpy(object: Borrowed<'_, '_>) -> bool {
+    matches!(heap::array_kind(object), Some('f' | 'i' | 'u'))
 }
 
 impl State {
