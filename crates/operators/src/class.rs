@@ -178,6 +178,8 @@ pub enum Model {
     NewGenerator,
     /// `numpy.random.rand` and such: NumPy's generators.
     Numpy,
+    /// Numbers in an order that a generator of Python's draws.
+    Order,
     /// `numpy.sqrt` and such: functions and methods of arrays and of NumPy's scalars.
     Arrays(ArrayUse),
     /// `torch.Tensor.backward`: as any Python function where it can be a node.

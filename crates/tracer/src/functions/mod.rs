@@ -11,6 +11,7 @@ mod copying;
 mod json;
 mod module_call;
 pub mod numpy;
+mod orders;
 mod parameters;
 mod python;
 mod reading;
@@ -150,12 +151,13 @@ impl Functions {
                     table.classes.insert(known.address(), Class::Instead(Arc::new(known)));
                 }
                 if let Some(known) = json::encode(py)? {
-                    table.classes.insert(known.address(), Class::Replaced(Arc::new(known)));
+                    table.replace(known);
                 }
+                orders::add(py, &mut table)?;
                 if let Ok(torch) = modules::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
                     for known in KnownFunction::inference_mode(&torch)? {
-                        table.classes.insert(known.address(), Class::Replaced(Arc::new(known)));
+                        table.replace(known);
                     }
                     table.module_member = python::KnownFunction::module_member(&torch)?;
                     table.tensor_hash = python::KnownFunction::tensor_hash(&torch)?;
@@ -231,6 +233,11 @@ impl Functions {
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {
         self.classes.insert(key(callable.as_borrowed()), class);
+    }
+
+    /// Another function is traced in place of this one.
+    fn replace(&mut self, known: KnownFunction) {
+        self.classes.insert(known.address(), Class::Replaced(Arc::new(known)));
     }
 
     fn insert_row(&mut self, callable: &Bound<'_, PyAny>, row: &Row) {

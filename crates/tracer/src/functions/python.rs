@@ -3,7 +3,8 @@
 //!   evaluating its frame costs more than all else about the read;
 //! * `logging.Logger.isEnabledFor`, whose cache and lock would be all that a trace sees of it;
 //! * `torch.inference_mode`'s entry and exit, which end in methods of a C++ object;
-//! * `json.JSONEncoder.encode`: see `json.rs`.
+//! * `json.JSONEncoder.encode`: see `json.rs`;
+//! * `random.shuffle` and such: see `orders.rs`.
 //!
 //! A function is taken for a known one if its bytecode is that of the source below, compiled by this
 //! interpreter. Where PyTorch's differs it is traced, like any other.
@@ -149,6 +150,9 @@ const BEHAVIOUR: [&str; 11] = [
     "co_freevars",
 ];
 
+/// What is asked of the arguments of a call.
+pub(super) type Asked = fn(&[Borrowed<'_, '_>]) -> bool;
+
 /// A function that does what the recorder's model of it does, as long as its code isn't replaced.
 #[derive(Debug)]
 pub struct KnownFunction {
@@ -157,7 +161,9 @@ pub struct KnownFunction {
     /// A function to be traced in its place.
     instead: Option<Py<PyAny>>,
     /// Of which calls that function does the same; `None`: of all.
-    only_for: Option<fn(&[Borrowed<'_, '_>]) -> bool>,
+    only_for: Option<Asked>,
+    /// Which calls are no part of a trace, as a whole; `None`: all may be.
+    whole_for: Option<Asked>,
 }
 
 impl KnownFunction {
@@ -239,12 +245,28 @@ impl KnownFunction {
         }
         let instead = instead.map(Bound::unbind);
         let function = function.clone().unbind();
-        Ok(Some(Self { function, code: code.unbind(), instead, only_for: None }))
+        Ok(Some(Self { function, code: code.unbind(), instead, only_for: None, whole_for: None }))
     }
 
     /// The same, where the function in its place is for some calls only.
-    pub(super) fn only_for(self, asked: fn(&[Borrowed<'_, '_>]) -> bool) -> Self {
+    pub(super) fn only_for(self, asked: Asked) -> Self {
         Self { only_for: Some(asked), ..self }
+    }
+
+    /// The same, where some of the other calls are no part of a trace, as a whole.
+    pub(super) fn whole_for(self, asked: Asked) -> Self {
+        Self { whole_for: Some(asked), ..self }
+    }
+
+    /// The same, with another function that is traced in its place.
+    pub(super) fn replaced_by(self, instead: Bound<'_, PyAny>) -> Self {
+        Self { instead: Some(instead.unbind()), ..self }
+    }
+
+    /// Whether a call of this function is no part of a trace, as a whole.
+    #[must_use]
+    pub fn is_whole_for(&self, function: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> bool {
+        self.whole_for.is_some_and(|asked| asked(args)) && self.is(function)
     }
 
     /// Whether the function in its place is for a call with these arguments.
@@ -269,7 +291,7 @@ impl KnownFunction {
     /// A function, with the code it has.
     pub(super) fn new(function: &Bound<'_, PyAny>, code: &Bound<'_, PyAny>) -> Self {
         let (function, code) = (function.clone().unbind(), code.clone().unbind());
-        Self { function, code, instead: None, only_for: None }
+        Self { function, code, instead: None, only_for: None, whole_for: None }
     }
 
     /// The function.

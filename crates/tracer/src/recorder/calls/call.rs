@@ -314,6 +314,12 @@ impl Recorder {
                     return self.call_function(call.of(function.as_borrowed()));
                 }
             }
+            Some(Class::Replaced(known))
+                if !self.session.fullgraph && known.is_whole_for(callable, call.args) =>
+            {
+                let detail = format!("an order that {} draws", heap::name_of(callable));
+                return self.breaking_call(Reason::RandomNumber, detail, call);
+            }
             Some(class @ Class::Model(Model::DeepCopy)) => {
                 return self.call_deep_copy(class, call);
             }

@@ -110,6 +110,7 @@ impl Recorder {
             (Model::GeneratorState, [generator]) => self.generator_state(call, *generator),
             (Model::NewGenerator, _) => self.new_generator(call),
             (Model::Numpy, _) => self.call_numpy(call),
+            (Model::Order, [_, _, _, ..]) => self.draw_order(call),
             (Model::Arrays(what), _) => self.call_arrays(what, call),
             (Model::TensorBackward, _) => self.tensor_backward(call),
             (Model::Backward, [_, _, ..]) => self.run_backward(call),

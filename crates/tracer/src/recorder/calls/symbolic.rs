@@ -284,7 +284,7 @@ impl Recorder {
         } else if !moves
             && !is_len
             // It fixes what it can't take.
-            && !matches!(class, Class::Model(Model::Numpy | Model::Arrays(_)))
+            && !matches!(class, Class::Model(Model::Numpy | Model::Arrays(_) | Model::Order))
             && !self.hands_on(class, self.functions.writes(callable), call.positional())
             && !is_ordered
             && !self.is_order_decided(call)

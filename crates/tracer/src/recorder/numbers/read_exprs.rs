@@ -58,7 +58,7 @@ impl State {
         self.carry_rows_between(node, list, depth, range);
     }
 
-    fn carry_rows_between(
+    pub(in crate::recorder) fn carry_rows_between(
         &mut self,
         node: NodeId,
         list: &Object<'_>,

@@ -2,7 +2,8 @@
 //!
 //! `tensors` and `operators` execute an operation and note its node; `extremes` are `min` and `max`; `returned` says what is known of a result,
 //! `numbers_given` of numbers that are given as tensors; `checks` and `custom_operators` are operators that
-//! only look. `arrays` are NumPy's generators, `array_values` its arrays and scalars, `array_numbers` scalars that are taken as Python's. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin.
+//! only look. `arrays` are NumPy's generators, `array_values` its arrays and scalars, `array_numbers` scalars that are taken as Python's. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin,
+//! `drawn_orders` numbers in an order that is drawn.
 //! `backward` computes gradients. `enclosing` runs nodes that are code of the program's own, `given` and `given_instances` make what these are given, `early_writes` writes what they look at, `hooks` are such code.
 //! `prints` is `print`. `programs` says what an operation may write to in a tensor program.
 //!
@@ -16,6 +17,7 @@ pub(super) mod backward;
 pub(super) mod checks;
 pub(super) mod custom_operators;
 pub(super) mod devices;
+pub(super) mod drawn_orders;
 pub(super) mod draws;
 mod early_writes;
 pub(super) mod enclosing;

@@ -11,7 +11,7 @@ use stator_cpython::heap::twister;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
-use stator_graph::{Arg, Value};
+use stator_graph::{Arg, NodeId, Value};
 use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
@@ -138,20 +138,10 @@ impl Recorder {
         let Call { frame, callable, .. } = call;
         let may_read = self.session.is_replayed() && self.may_read(frame);
         let given = self.note(frame, |state| {
-            // A replay draws at its beginning what the trace has drawn before; of another generator, it may be this one
-            // in another call.
-            let drawn = state.claims.draws.as_ref();
-            let is_another = drawn.is_some_and(|(known, _)| !generator.is(known));
-            let is_refused = is_another || state.enclosed.is_on();
-            let source = state.source(generator).filter(|_| is_fine && may_read && !is_refused);
+            let may_seed = is_fine && may_read && !state.enclosed.is_on();
             let refused = || (Reason::OpaqueCall, heap::name_of(callable));
-            let source = source.ok_or_else(refused)?;
-            let seed = state.graph_arg(seed)?;
-            if !state.is_identity_guarded(generator) {
-                let id = state.object(generator);
-                state.guard(source, GuardKind::Is(id));
-            }
-            Ok([state.random_generator(generator), seed])
+            let generator = state.take_generator(generator, may_seed).ok_or_else(refused)?;
+            Ok([generator, state.graph_arg(seed)?])
         });
         if given.is_none() {
             // It may be read by C code.
@@ -162,10 +152,7 @@ impl Recorder {
             self.note(frame, |state| {
                 let node = state.called(frame, callable, "random.seed".into(), &given);
                 state.graph.set_value(node, Value::Nothing);
-                if let Some((_, draws)) = &mut state.claims.draws {
-                    draws.seeded.get_or_insert(node.index());
-                }
-                state.claims.seeded.push(generator.to_owned().unbind());
+                state.has_taken(generator, node);
                 Ok(())
             });
         }
@@ -238,6 +225,34 @@ impl State {
     /// Whether a node has seeded a generator.
     pub(super) fn is_seeded(&self, generator: Borrowed<'_, '_>) -> bool {
         self.claims.seeded.iter().any(|seeded| generator.is(seeded))
+    }
+
+    /// A generator of Python's that a node is about to seed or to draw from; `None`: none can.
+    pub(super) fn take_generator(
+        &mut self,
+        generator: Borrowed<'_, '_>,
+        may_take: bool,
+    ) -> Option<Arg> {
+        // A replay draws at its beginning what the trace has drawn before; of another generator, it may be this one
+        // in another call.
+        let drawn = self.claims.draws.as_ref();
+        let is_another = drawn.is_some_and(|(known, _)| !generator.is(known));
+        let source = self.source(generator).filter(|_| may_take && !is_another)?;
+        if !self.is_identity_guarded(generator) {
+            let id = self.object(generator);
+            self.guard(source, GuardKind::Is(id));
+        }
+        Some(self.random_generator(generator))
+    }
+
+    /// A node has seeded a generator or drawn from it: from here on its state is what nodes make of it.
+    pub(super) fn has_taken(&mut self, generator: Borrowed<'_, '_>, node: NodeId) {
+        if let Some((_, draws)) = &mut self.claims.draws {
+            draws.seeded.get_or_insert(node.index());
+        }
+        if !self.is_seeded(generator) {
+            self.claims.seeded.push(generator.to_owned().unbind());
+        }
     }
 
     fn random_generator(&mut self, generator: Borrowed<'_, '_>) -> Arg {
