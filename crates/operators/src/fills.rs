@@ -62,6 +62,18 @@ pub fn fits(from: &str, to: &str) -> bool {
     }
 }
 
+/// How large a number of a program's may be, whichever sign it has, for a type of floats to hold it. `None`: it's no such
+/// type, or holds all of Python's floats.
+#[must_use]
+pub fn largest(dtype: &str) -> Option<f64> {
+    match dtype {
+        "float32" => Some(f64::from(f32::MAX)),
+        "float16" => Some(65504.0),
+        "bfloat16" => Some(f64::from(f32::from_bits(0x7f7f_0000))),
+        _ => None,
+    }
+}
+
 /// The type of a result that gets it from the number, or the default one. `None`: it is the default one.
 #[must_use]
 pub fn type_of_number(number: &str) -> Option<&'static str> {

@@ -35,7 +35,7 @@ mod versions;
 pub use class::{ArrayUse, Class, Determined, Emitter, Model, Why, Writes};
 pub use data::{Data, DataOrigin, Uniform, data, data_rows};
 pub use facts::Facts;
-pub use fills::{Filled, fits, type_of_number};
+pub use fills::{Filled, fits, largest, type_of_number};
 pub use numbered::is_numbered;
 pub use numeric::Numeric;
 pub use python::{PYTHON, only_adds};

@@ -202,11 +202,12 @@ impl Recorder {
     }
 
     /// Whether an operation takes the integers among its arguments that were read as they come. `problem` says why it can't
-    /// be a node.
+    /// be a node; `is_held`: what it fills its result with is no reason.
     pub(in crate::recorder) fn takes_read<'py>(
         &self,
         operation: &Operation,
         call: Call<'_, 'py>,
+        is_held: bool,
         problem: impl FnOnce() -> Option<Stop>,
     ) -> bool {
         let Call { frame, args, names, .. } = call;
@@ -217,7 +218,7 @@ impl Recorder {
         };
         is_numbered(bare(&operation.name))
             && !has_out()
-            && !self.fills_with_read(operation, call)
+            && (is_held || !self.fills_with_read(operation, call))
             && self.is_numbered(frame, args, problem)
     }
 

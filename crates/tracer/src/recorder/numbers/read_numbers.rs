@@ -106,6 +106,18 @@ impl Recorder {
             })
     }
 
+    /// Whether a float that was read is no larger than this, whichever sign it has.
+    pub(in crate::recorder) fn is_no_larger(
+        &self,
+        frame: &Frame<'_>,
+        number: Borrowed<'_, '_>,
+        most: f64,
+    ) -> bool {
+        let terms = self.state.borrow_mut().terms(&[number]);
+        let bounds = [(CompareOp::Ge, -most), (CompareOp::Le, most)];
+        terms.is_some_and(|terms| self.is_within(frame, number, &terms[0], &bounds))
+    }
+
     fn compared_with(
         &self,
         frame: &Frame<'_>,

@@ -8,7 +8,7 @@ use stator_cpython::heap::tensor;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_operators::{
-    Determined, Filled, Given, Raising, Use, fits, raises_no_more_for_scalars, raising,
+    Determined, Filled, Given, Raising, Use, fits, largest, raises_no_more_for_scalars, raising,
     torch as operators, type_of_number,
 };
 
@@ -91,22 +91,20 @@ impl Recorder {
         }
     }
 
-    /// Why a tensor that is given to an operation that fills its result with numbers is read.
+    /// Why a tensor that is given to an operation that fills its result with numbers is read. `is_held`: the result's type
+    /// holds a number that was read.
     pub(in crate::recorder) fn unfit_number(
         &self,
         operation: &Operation,
         args: &[Borrowed<'_, '_>],
         names: Option<Borrowed<'_, '_>>,
+        is_held: bool,
     ) -> Option<Stop> {
         let Determined::Filled(filled, places) = operation.determined else { return None };
         let mut state = self.state.borrow_mut();
-        let names = names.map_or_else(Vec::new, heap::tuple_items);
-        let positional = args.len() - names.len();
-        let name = |at: usize| names.get(at.checked_sub(positional)?).map(Bound::as_borrowed);
-        let dtype_of = |tensor: Borrowed<'_, '_>| {
-            let dtype = i8::try_from(tensor::info(tensor)?.dtype).ok()?;
-            Some(stator_graph::Dtype(dtype).name().to_owned())
-        };
+        let own = names.map_or_else(Vec::new, heap::tuple_items);
+        let positional = args.len() - own.len();
+        let name = |at: usize| own.get(at.checked_sub(positional)?).map(Bound::as_borrowed);
         let refuse = |what: &str| Some((Reason::DataRead, format!("{what} {}", operation.name)));
         for (at, arg) in args.iter().enumerate() {
             if !holds_tensor(&mut state, *arg) {
@@ -121,30 +119,46 @@ impl Recorder {
                 Some(name) => name == called,
                 None => at == *place,
             };
-            if !places.iter().any(is_number) || state.kind(*arg) != Kind::Tensor {
+            let is_place = places.iter().any(is_number);
+            if is_held && is_place && heap::is_number(*arg) {
+                continue;
+            }
+            if !is_place || state.kind(*arg) != Kind::Tensor {
                 return refuse("a tensor as size argument of");
             }
-            let given = names.iter().zip(&args[positional..]);
-            let mut given = given.filter(|(name, _)| heap::text(name.as_borrowed()) == "dtype");
             let number = dtype_of(*arg).unwrap_or_default();
-            let default = || text_of_default(arg.py());
-            let result = match given.next() {
-                Some((_, dtype)) if !dtype.is_none() => Some(heap::short_repr(*dtype)),
-                _ => match filled {
-                    Filled::First => args.first().and_then(|first| dtype_of(*first)),
-                    Filled::Number => type_of_number(&number).map(str::to_owned).or_else(default),
-                    Filled::Default => default(),
-                },
-            };
-            let fits = result.is_some_and(|dtype| {
-                let dtype = dtype.strip_prefix("torch.").unwrap_or(&dtype);
-                fits(&number, dtype)
-            });
-            if !fits {
+            let result = type_of_filled(filled, args, names, &number);
+            if !result.is_some_and(|dtype| fits(&number, &dtype)) {
                 return refuse("a number that the result's type may not hold, given to");
             }
         }
         None
+    }
+
+    /// Whether an operation fills its result with a number that was read, and the result's type holds it: each replay asks,
+    /// where that doesn't follow from the types.
+    pub(in crate::recorder) fn fills_with_held(
+        &self,
+        operation: &Operation,
+        call: Call<'_, '_>,
+    ) -> bool {
+        let Determined::Filled(filled, [(place, name)]) = operation.determined else {
+            return false;
+        };
+        let Call { frame, args, names, .. } = call;
+        let Some(number) = argument(args, names, *place, name) else { return false };
+        let own = match number.is_exact_instance_of::<PyFloat>() {
+            true => "float64",
+            false if number.is_exact_instance_of::<PyInt>() => "int64",
+            false => return false,
+        };
+        self.state.borrow_mut().holds_read(number)
+            && type_of_filled(filled, args, names, own).is_some_and(|dtype| {
+                fits(own, &dtype)
+                    || own == "float64"
+                        && largest(&dtype)
+                            .is_some_and(|most| self.is_no_larger(frame, number, most))
+            })
     }
 
     /// Ends the trace if an operation has returned one of its arguments, and a number that is a tensor may
@@ -232,6 +246,31 @@ impl Recorder {
                 !parameters.takes_tensor_named(&heap::text(name.as_borrowed())) && holds(*arg)
             })
     }
+}
+
+/// The type of a tensor's elements.
+fn dtype_of(tensor: Borrowed<'_, '_>) -> Option<String> {
+    let dtype = i8::try_from(tensor::info(tensor)?.dtype).ok()?;
+    Some(stator_graph::Dtype(dtype).name().to_owned())
+}
+
+/// The type of the result of an operation that fills it with a number of this type.
+fn type_of_filled(
+    filled: Filled,
+    args: &[Borrowed<'_, '_>],
+    names: Option<Borrowed<'_, '_>>,
+    number: &str,
+) -> Option<String> {
+    let default = || text_of_default(args.first()?.py());
+    let result = match argument(args, names, args.len(), "dtype") {
+        Some(dtype) if !dtype.is_none() => Some(heap::short_repr(dtype)),
+        _ => match filled {
+            Filled::First => args.first().and_then(|first| dtype_of(*first)),
+            Filled::Number => type_of_number(number).map(str::to_owned).or_else(default),
+            Filled::Default => default(),
+        },
+    };
+    result.map(|dtype| dtype.strip_prefix("torch.").unwrap_or(&dtype).to_owned())
 }
 
 /// The default type of floats.

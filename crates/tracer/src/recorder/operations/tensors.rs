@@ -378,8 +378,9 @@ impl Recorder {
             return answer;
         }
         let mut tensors = Use::Data;
+        let is_held = self.fills_with_held(operation, call);
         let mut problem = || {
-            self.depends_on_data(operation, args, names).or_else(|| {
+            self.depends_on_data(operation, args, names, is_held).or_else(|| {
                 tensors = self.use_of_tensors(operation, call);
                 (tensors == Use::Read).then(|| {
                     let detail = format!("a tensor as a number that {} is given", operation.name);
@@ -387,7 +388,7 @@ impl Recorder {
                 })
             })
         };
-        let problem = if self.takes_read(operation, call, &mut problem) {
+        let problem = if self.takes_read(operation, call, is_held, &mut problem) {
             None
         } else {
             self.problem_of(frame, args, problem)
@@ -471,6 +472,7 @@ impl Recorder {
         operation: &Operation,
         args: &[Borrowed<'_, '_>],
         names: Option<Borrowed<'_, '_>>,
+        is_held: bool,
     ) -> Option<Stop> {
         let mut state = self.state.borrow_mut();
         match operation.determined {
@@ -499,7 +501,7 @@ impl Recorder {
             }
             Determined::Filled(..) => {
                 drop(state);
-                self.unfit_number(operation, args, names)
+                self.unfit_number(operation, args, names, is_held)
             }
             Determined::AtLeast(count) => {
                 (args.len() < count).then(|| (Reason::DynamicOutput, operation.name.to_string()))
