@@ -23,6 +23,7 @@ use stator_cpython::code::Code;
 use stator_cpython::heap::{tensor, types};
 use stator_cpython::hook::{Begun, Suspended};
 use stator_cpython::object::{Borrowed, Object};
+use stator_graph::Value;
 use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
@@ -34,6 +35,7 @@ use crate::recorder::notes::above::{Arguments, Ends, Operations};
 use crate::recorder::notes::call::{Call, argument};
 use crate::recorder::notes::gradients::Outer;
 use crate::recorder::notes::heap;
+use crate::recorder::notes::inputs::TensorInput;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::passing::is_looked_at;
 use crate::recorder::notes::reads::Use;
@@ -143,17 +145,21 @@ impl Recorder {
         let py = frame.py();
         let tensors: Vec<_> = {
             let state = self.state.borrow();
-            state.inputs.tensors().iter().map(|input| input.tensor.bind(py).clone()).collect()
+            let inputs = state.inputs.tensors().iter();
+            inputs.map(|input| (input.tensor.bind(py).clone(), state.required(input))).collect()
         };
         let mut leaves = Vec::new();
         let mut begun = Vec::new();
-        for tensor in &tensors {
+        for (tensor, required) in &tensors {
             let info = tensor::info(tensor.as_borrowed())?;
             if info.requires_grad {
                 let is_leaf =
                     tensor.getattr(pyo3::intern!(py, "is_leaf")).ok()?.is_truthy().ok()?;
                 if !is_leaf {
-                    begun.push(tensor.clone());
+                    // One that required no gradient has all of its history from the trace, which has written to it.
+                    if *required {
+                        begun.push(tensor.clone());
+                    }
                     continue;
                 }
                 let mut leaf = Leaf { tensor: tensor.clone(), before: None, is_hooked: false };
@@ -176,7 +182,8 @@ impl Recorder {
             };
             let reached = {
                 let _native = Suspended::new(py);
-                if is_written { None } else { reaches(args[1], &begun) }?
+                // What was written has other notes than before, and what used it before has those.
+                if is_written { tensors_in(args[1])? } else { reaches(args[1], &begun)? }
             };
             if !reached.is_empty() {
                 outer = Some(self.goes_outside(call, &reached, &mut leaves)?);
@@ -197,7 +204,7 @@ impl Recorder {
         Some((leaves, outer))
     }
 
-    /// Makes a replay ask whether going back through these tensors leads where it does now. Their leaves that the trace
+    /// Makes a replay ask whether going back from these tensors leads where it does now. Their leaves that the trace
     /// knows are added. `None`: the trace can't go back through them.
     fn goes_outside<'py>(
         &self,
@@ -278,6 +285,14 @@ impl Recorder {
     }
 }
 
+/// The tensors of which going back begins; `None`: not all are.
+fn tensors_in<'py>(roots: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
+    let tensor = |root: PyResult<Object<'py>>| {
+        root.ok().filter(|root| tensor::info(root.as_borrowed()).is_some())
+    };
+    roots.try_iter().ok()?.map(tensor).collect()
+}
+
 /// Those of the tensors whose history began outside that going back from these leads to; `None`: it can't be told.
 fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<Vec<Object<'py>>> {
     let py = roots.py();
@@ -319,6 +334,15 @@ fn reaches<'py>(roots: Borrowed<'_, 'py>, begun: &[Object<'py>]) -> Option<Vec<O
 }
 
 impl State {
+    /// Whether a tensor that comes in required a gradient then.
+    fn required(&self, input: &TensorInput) -> bool {
+        let node = self.graph.placeholders()[input.position as usize];
+        match self.graph.node(node).value {
+            Value::Tensor(before) => before.requires_grad,
+            _ => true,
+        }
+    }
+
     /// Guards which functions a leaf's hooks are.
     fn read_hooks(&mut self, tensor: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
         for (name, offset, hooks) in tensor::hooks(tensor) {
