@@ -15,7 +15,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vmap
+from torch.autograd.functional import hessian as full_hessian
+from torch.autograd.functional import hvp, jacobian
+from torch.autograd.functional import vjp as backwards
+from torch.func import (
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    vjp,
+    vmap,
+)
 
 import stator
 
@@ -596,6 +609,127 @@ def an_object_is_put_where_it_stood() -> Program:
         return grad(lambda it: of(it[0]))(x), held["by"] * 2, held["by"] is first
 
     return step, change, list
+
+
+@whole
+def pulled_back() -> Program:
+    matrix = torch.arange(12.0).view(4, 3) / 10
+
+    def step(x: Tensor) -> Any:
+        out, pull = vjp(lambda row: (matrix @ row).tanh() * HELD.factor, x[0])
+        (once,) = pull(torch.ones(4))
+        return out, once, pull(out * x.mean())[0] + once
+
+    return step, changes, list
+
+
+@whole
+def pulled_back_to_parameters() -> Program:
+    net = network()
+
+    def loss_of(params: dict[str, Tensor], x: Tensor) -> Any:
+        out = functional_call(net, params, (x,))
+        return out.square().mean(), {"out": out}
+
+    def step(x: Tensor) -> Any:
+        params = {name: it.detach() for name, it in net.named_parameters()}
+        loss, pull, more = vjp(lambda it: loss_of(it, x), params, has_aux=True)
+        (found,) = pull(torch.ones_like(loss))
+        with torch.no_grad():
+            for name, it in net.named_parameters():
+                it -= 0.1 * found[name]
+        return loss, more["out"]
+
+    return step, nothing, lambda: weights(net)
+
+
+@whole
+def pulled_back_in_rows() -> Program:
+    def step(x: Tensor) -> Any:
+        out, pull = vjp(lambda it: (it * HELD.factor).sin().sum(0), x)
+        (rows,) = vmap(pull)(torch.eye(3))
+        return out, rows, vmap(lambda row: vjp(lambda it: it.sin(), row)[1](row)[0])(x)
+
+    return step, changes, list
+
+
+@whole
+def pulled_back_twice_over() -> Program:
+    def step(x: Tensor) -> Any:
+        return vjp(grad(lambda row: (row**3).sum() * HELD.factor), x[0])[1](x[1])[0]
+
+    return step, changes, list
+
+
+@program
+def pulled_back_later() -> Program:
+    held: dict[str, Any] = {}
+
+    def step(x: Tensor) -> Any:
+        before = held["pull"](x[0])[0] if "pull" in held else None
+        out, held["pull"] = vjp(lambda row: row.square() * HELD.factor, x[1])
+        return out, before, held["pull"](torch.ones(3))[0]
+
+    return step, changes, lambda: [held["pull"](torch.ones(3))[0] if held else None]
+
+
+@program
+def pulled_back_by_the_caller() -> Program:
+    kept: list[Any] = []
+
+    def step(x: Tensor) -> Any:
+        out, pull = vjp(lambda row: row.square() * HELD.factor, x[1])
+        kept.append(pull)
+        return out
+
+    return step, changes, lambda: [it(torch.ones(3))[0] for it in kept[-1:]]
+
+
+@program
+def pulled_back_with_history() -> Program:
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        begins(net)
+        out, pull = vjp(lambda it: net(it), x)
+        pulled = pull(out)[0]
+        loss = out.square().sum() + pulled.square().sum()
+        return ends(net, loss)
+
+    return step, nothing, lambda: [gradients(net), weights(net)]
+
+
+@program
+def pulled_back_from_something_else() -> Program:
+    def step(x: Tensor) -> Any:
+        out, pull = vjp(lambda row: (row.square(), row.sum()), x[0])
+        try:
+            pull(torch.ones(3))
+        except RuntimeError as error:
+            return str(error)
+        return out
+
+    return step, nothing, list
+
+
+@whole
+def derivatives_of_autograd() -> Program:
+    matrix = torch.arange(12.0).view(4, 3) / 10
+
+    def of(row: Tensor) -> Tensor:
+        return (matrix @ row).tanh() * HELD.factor
+
+    def step(x: Tensor) -> Any:
+        rows = [x[0], x[1]]
+        return (
+            jacobian(of, rows[0]),
+            jacobian(lambda a, b: (a * b, a + HELD.factor), tuple(rows)),
+            hvp(lambda row: of(row).pow(3).sum(), rows[0], rows[1])[1],
+            backwards(of, rows[0], torch.ones(4))[1],
+            full_hessian(lambda row: of(row).sum(), rows[1]),
+        )
+
+    return step, changes, list
 
 
 @pytest.mark.parametrize("name", PROGRAMS.all)

@@ -1,5 +1,5 @@
 //! Transforms of `torch.func` (`vmap`, `grad`, `jacrev`, ...): a call of what one gives is one node, whose code a replay
-//! runs.
+//! runs. `vjp` is one itself: of the function that it gives nodes know alone what it holds, so each call of that is one more.
 //!
 //! The program's function runs within the node, on tensors that stand for others (`Kinds::begin_transform`). What it
 //! reads is guarded as all code within a node is. What a transform holds itself (the function, `in_dims`, `argnums`) is
@@ -25,7 +25,7 @@ use crate::recorder::notes::above::{Arguments, Looks, Operations};
 use crate::recorder::notes::call::{Call, library, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::passing::is_transform;
+use crate::recorder::notes::passing::{is_transform, pulls_back};
 use crate::recorder::notes::state::{Noted, Origin, State};
 
 /// The variable in which a transform keeps the program's function.
@@ -42,6 +42,7 @@ impl Recorder {
             || !self.session.is_replayed()
             || compiling::answer()
             || !is_transform_function(callable)
+            || pulls_back(callable) && !self.state.borrow().is_given(callable)
         {
             return None;
         }
@@ -49,7 +50,9 @@ impl Recorder {
         load(callable).ok()?;
         let (caller, lent) = self.note(frame, |state| {
             state.write_early(frame)?;
-            state.know_transform(callable, args.first().copied())?;
+            if !state.is_given(callable) {
+                state.know_transform(callable, args.first().copied())?;
+            }
             state.give(callable, frame)?;
             let mut lent = Vec::new();
             args.iter().try_for_each(|arg| state.give_to_transform(*arg, frame, &mut lent))?;
@@ -90,6 +93,11 @@ impl Recorder {
 }
 
 impl State {
+    /// Whether a node has given a function, which holds what that node gave it.
+    fn is_given(&self, function: Borrowed<'_, '_>) -> bool {
+        matches!(self.origin(function), Some(Origin::Handle(_)))
+    }
+
     /// Guards what a transform holds. `first`: what it is called with, which may be the program's function.
     fn know_transform<'py>(
         &mut self,
@@ -123,7 +131,9 @@ impl State {
         }
         let function = function.ok_or_else(unknown)?;
         let function = function.as_borrowed();
-        if is_transform_function(function) {
+        if self.is_given(function) {
+            Ok(())
+        } else if is_transform_function(function) {
             self.know_transform(function, None)
         } else {
             self.know_hook(function)

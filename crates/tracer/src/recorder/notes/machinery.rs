@@ -98,6 +98,29 @@ const PLAIN: &[(&str, &[&str])] = &[
             "once_differentiable.<locals>.wrapper",
         ],
     ),
+    // They call the program's function, and PyTorch's engine.
+    (
+        "torch/autograd/functional.py",
+        &[
+            "_as_tuple",
+            "_as_tuple_nocheck",
+            "_autograd_grad",
+            "_check_requires_grad",
+            "_fill_in_zeros",
+            "_grad_postprocess",
+            "_grad_preprocess",
+            "_tuple_postprocess",
+            "_validate_v",
+            "hessian",
+            "hessian.<locals>.ensure_single_output_function",
+            "hessian.<locals>.jac_func",
+            "hvp",
+            "jacobian",
+            "jvp",
+            "vhp",
+            "vjp",
+        ],
+    ),
     // They make a function of another one.
     ("torch/_functorch/apis.py", &["grad", "grad_and_value", "vmap"]),
     ("torch/_functorch/eager_transforms.py", &["hessian", "jacfwd", "jacrev"]),
@@ -227,7 +250,10 @@ fn named_in(names: &[(&str, Name)], qualname: &str) -> Option<Name> {
 
 fn is_plain(file: &str, qualname: &str) -> bool {
     let place = PLAIN.iter().find(|(place, _)| within_torch(file) == Some(*place));
-    place.is_some_and(|(_, names)| names.contains(&qualname))
+    // What a function makes its results with is as plain as that: `f.<locals>.<genexpr>`.
+    let made = qualname.rsplit_once(".<locals>.<").filter(|(_, of)| !of.contains('.'));
+    let name = made.map_or(qualname, |(name, _)| name);
+    place.is_some_and(|(_, names)| names.contains(&name))
 }
 
 fn part_of(path: &str) -> Part {

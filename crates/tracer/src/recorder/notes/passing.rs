@@ -5,7 +5,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::function::{Field, value};
 use stator_cpython::modules;
+use stator_cpython::object::Borrowed;
 use stator_cpython::thread::Thread;
 
 use super::enclosed::is_way_back;
@@ -32,9 +34,12 @@ const TRANSFORMS: &[(&str, &[&str])] = &[
     ),
     (
         "_functorch/eager_transforms.py",
-        &["jacfwd.<locals>.wrapper_fn", "jacrev.<locals>.wrapper_fn", "jvp"],
+        &["jacfwd.<locals>.wrapper_fn", "jacrev.<locals>.wrapper_fn", "jvp", "vjp", PULLS_BACK],
     ),
 ];
+
+/// What `vjp` gives beside its function's result.
+const PULLS_BACK: &str = "_vjp_with_argnums.<locals>.wrapper";
 
 /// A file, as far as this tells.
 enum Place<'a> {
@@ -94,6 +99,16 @@ fn is_listed(file: &str, qualname: &str) -> bool {
 pub fn is_transform(file: &str, qualname: &str) -> bool {
     let within = within_torch(file).and_then(|file| file.strip_prefix("torch/"));
     within.is_some_and(|file| is_listed(file, qualname))
+}
+
+/// Whether a function is one that `vjp` gives: a node has made it, and it runs no function of the program's.
+pub fn pulls_back(function: Borrowed<'_, '_>) -> bool {
+    let code = value(function, Field::Code);
+    let code = code.as_ref().and_then(|code| Code::of(code.as_borrowed()));
+    code.is_some_and(|code| {
+        let name = text(code.qualname());
+        name == PULLS_BACK && is_transform(&text(code.filename()), &name)
+    })
 }
 
 fn is_followed(file: &str) -> bool {

@@ -52,6 +52,10 @@ impl State {
             | Kind::Slice
             | Kind::TorchCallable => self.graph_arg(object),
             Kind::Builtin if !self.is_own_method(object) => self.graph_arg(object),
+            // What a transform has given.
+            Kind::Function if let Some(Origin::Handle(node)) = self.origin(object) => {
+                Ok(Arg::Node(node))
+            }
             kind => match self.outside(object, kind, frame) {
                 Some(source) => {
                     let node = self.object_node(source);

@@ -24,6 +24,7 @@ use crate::recorder::notes::call::{Args, Call, RecordedArgs, argument};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::inputs::graph_meta;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::passing::pulls_back;
 use crate::recorder::notes::state::{Noted, Origin, State, Stop};
 use crate::recorder::numbers::read_tensors::TensorRead;
 use crate::recorder::numbers::tensors::holds_tensor;
@@ -195,6 +196,10 @@ impl State {
             Kind::List | Kind::Tuple if args.iter().any(|arg| arg.is(object)) => Ok(()),
             Kind::Constant if object.is_none() => {
                 self.graph.set_value(node, Value::Nothing);
+                Ok(())
+            }
+            Kind::Function if pulls_back(object) => {
+                self.set_origin(object, Origin::Handle(node));
                 Ok(())
             }
             Kind::Opaque if is_tensor(object) => Err((
