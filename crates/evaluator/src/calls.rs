@@ -67,17 +67,6 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
         Ok(())
     }
 
-    /// The next instruction is a call with `*args` and `**kwargs`, whose operands a site has made.
-    pub(super) fn call_prepared(&mut self) -> Done {
-        self.run.fetch();
-        let callable = self.run.peek(Running::callable_below(2));
-        let (args, kwargs) = (self.run.peek(2), self.run.peek(1));
-        let result = self.sites.call_prepared(&self.frame, callable, args, kwargs);
-        self.run.finish_call(4, result)?;
-        self.poll()?;
-        Ok(())
-    }
-
     pub(super) fn before_with(&mut self) -> Done {
         let (exit, entered) = self.sites.before_with(&self.frame, self.run.peek(1))?;
         drop(self.run.replace(1, exit));

@@ -25,16 +25,7 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             && arg == 0
             && let Some(skip) = self.sites.skips(&self.frame)
         {
-            for value in skip.push {
-                match value {
-                    Some(value) => self.run.push(value),
-                    None => self.run.push_null(),
-                }
-            }
-            self.run.jump_to(skip.unit);
-            if skip.calls {
-                return self.call_prepared();
-            }
+            return self.skip(skip);
         }
         Ok(())
     }

@@ -33,6 +33,7 @@ mod since_v312;
 #[cfg(Py_3_13)]
 mod since_v313;
 pub mod sites;
+mod skips;
 #[cfg(not(Py_3_12))]
 mod until_v311;
 #[cfg(not(Py_3_13))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, deque
 from collections.abc import Callable
@@ -89,6 +90,28 @@ def asked(x: Tensor) -> Any:
     return any(HELD.values), all(HELD.values), list(filter(bool, HELD.values)), x + 1
 
 
+def given_by_a_generator(x: Tensor) -> Any:
+    a = made(x)
+    looped = []
+    for number in map(float, (v * 2 for v in HELD.values)):
+        looped.append(number)
+    return looped, list(map(float, (v for v in a))), tuple(map(round, (v for v in HELD.values)))
+
+
+def given_to_iterators(x: Tensor) -> Any:
+    a = made(x)
+    added = list(itertools.accumulate(v for v in HELD.values))
+    powers = list(itertools.starmap(pow, ((v, 2) for v in a)))
+    first = list(itertools.takewhile(lambda v: v < 5, (v for v in HELD.values)))
+    return added, powers, first, dict(enumerate(map(str, (v for v in a)))), next(map(int, iter(a)))
+
+
+def taken_while_true(x: Tensor) -> Any:
+    return list(itertools.takewhile(float, (v for v in HELD.values))), [
+        *map(int, (v for v in made(x)))
+    ]
+
+
 def only_moved(x: Tensor) -> Any:
     found = [*HELD.values, made(x)[0]]
     found.append(HELD.best)
@@ -114,6 +137,9 @@ PROGRAMS: list[Callable[[Tensor], Any]] = [
     compared,
     ordered,
     asked,
+    given_by_a_generator,
+    given_to_iterators,
+    taken_while_true,
     only_moved,
 ]
 

@@ -343,6 +343,7 @@ impl<'py> Sites<'py> for Recorder {
         args: Borrowed<'_, 'py>,
         kwargs: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
+        self.begin_instruction();
         self.call_passed_on(frame, callable, args, kwargs)
     }
 

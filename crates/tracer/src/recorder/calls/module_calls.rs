@@ -151,7 +151,6 @@ impl Recorder {
         args: Borrowed<'_, 'py>,
         kwargs: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
-        self.begin_instruction();
         self.links.expect(Role::Callee);
         let (function, receiver) = heap::method_parts(method);
         let args = args.cast::<PyTuple>().expect("positional arguments are a tuple");

@@ -19,8 +19,10 @@ use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
 use super::data_sizes::has_no_result;
+use crate::breaks::Reason;
 use crate::functions::Traits;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -98,13 +100,22 @@ impl Recorder {
         Consuming { consumer: &self.consumer, before: self.consumer.replace(frame.id()) }
     }
 
-    /// A frame returns or yields a value. If C code is going to read it, it's fixed.
+    /// A frame returns or yields a value. If C code is going to read it, it's fixed; of NumPy's numbers no guard speaks.
     pub(in crate::recorder) fn handed_back(&self, frame: &Frame<'_>, value: Borrowed<'_, '_>) {
-        if !self.has_symbols() || self.is_stopped() {
+        if self.is_stopped() {
             return;
         }
         let reads = |caller: Frame<'_>| caller.id() == self.consumer.get();
         let is_read = self.consumer.get() != 0 && frame.previous().is_some_and(reads);
+        if is_read
+            && (heap::is_array(value) || self.state.borrow_mut().array_within(value).is_some())
+        {
+            let detail = format!("a {} that is returned to C code", heap::type_name(value));
+            return self.stop(frame, Reason::Unsupported, detail);
+        }
+        if !self.has_symbols() {
+            return;
+        }
         let is_converted =
             || heap::is_number(value) && is_converted(&heap::text(frame.code().name()));
         if is_read || is_converted() {

@@ -41,6 +41,10 @@ impl Recorder {
         let mut consuming = None;
         for object in objects {
             if !self.is_stopped() && self.state.borrow_mut().is_lazy_reader(*object, 0) {
+                if reaches_array(*object) {
+                    let detail = format!("a {} over NumPy's numbers", heap::type_name(*object));
+                    self.stop(frame, Reason::Unsupported, detail);
+                }
                 self.concrete(frame, &[*object], &format!("read by {}", heap::type_name(*object)));
                 consuming.get_or_insert_with(|| self.consuming(frame));
             }
@@ -148,18 +152,33 @@ pub(super) fn maps_lengths(object: Borrowed<'_, '_>) -> bool {
 
 /// Whether a tensor is among what an object holds or goes over, as far as C code sees, or may be.
 pub(in crate::recorder) fn reaches_tensor(object: Borrowed<'_, '_>) -> bool {
-    let is_known = |part: Borrowed<'_, '_>| {
-        !tensor::is_tensor(part) && !ops::is_generator(part) && !is_object(part)
+    let may_be_one = |part: Borrowed<'_, '_>| {
+        tensor::is_tensor(part) || ops::is_generator(part) || is_object(part)
     };
+    reaches(object, may_be_one, |_| false)
+}
+
+/// The same of NumPy's arrays and numbers. What Python frames give is looked at when they do.
+fn reaches_array(object: Borrowed<'_, '_>) -> bool {
+    reaches(object, heap::is_array, |part| ops::is_generator(part) || is_object(part))
+}
+
+/// Whether something is among what an object holds or goes over, as far as C code sees, or lies too deep to be found. Nothing is
+/// looked for in what `hides` it.
+fn reaches(
+    object: Borrowed<'_, '_>,
+    is_it: impl Fn(Borrowed<'_, '_>) -> bool,
+    hides: impl Fn(Borrowed<'_, '_>) -> bool,
+) -> bool {
     let mut parts = vec![object.to_owned()];
     let mut seen = FxHashSet::default();
     for _ in 0..DEPTH {
-        if !parts.iter().all(|part| is_known(part.as_borrowed())) {
+        if parts.iter().any(|part| is_it(part.as_borrowed())) {
             return true;
         }
         let mut below = Vec::new();
         for part in &parts {
-            if seen.insert(part.as_ptr() as usize) {
+            if seen.insert(part.as_ptr() as usize) && !hides(part.as_borrowed()) {
                 let part = part.as_borrowed();
                 let held = heap::plain_parts(part);
                 let is_leaf = heap::is_constant(part)
