@@ -2,7 +2,7 @@
 //! (`ending/deciding.rs`).
 
 use pyo3::prelude::*;
-use pyo3::types::PyFunction;
+use pyo3::types::{PyDict, PyFrozenSet, PyFunction, PySet};
 use stator_cpython::heap::{iterator, types};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generator, ops};
@@ -20,6 +20,18 @@ pub(super) fn is_ordered_in_python(object: Borrowed<'_, '_>) -> bool {
         .is_some_and(|method| method.is_instance_of::<PyFunction>())
 }
 
+/// Whether an object finds what it holds by hashes.
+fn is_hashed(object: Borrowed<'_, '_>) -> bool {
+    object.is_instance_of::<PyDict>()
+        || object.is_instance_of::<PySet>()
+        || object.is_instance_of::<PyFrozenSet>()
+}
+
+/// Whether a method that changes a container compares what that holds.
+fn compares(recorder: &Recorder, method: Borrowed<'_, '_>) -> bool {
+    recorder.functions.traits(method).has(Traits::ORDERS) || heap::is_named(method, &["remove"])
+}
+
 impl Recorder {
     /// Calls a function of the table that is no operation of PyTorch's.
     pub(super) fn call_asking<'py>(
@@ -35,7 +47,8 @@ impl Recorder {
             if let Some(result) = self.ordered_by_key(call) {
                 return result;
             }
-            if self.meets_symbols() || self.folds_generator(call) || self.meets_arrays(call) {
+            if self.meets_symbols() || self.folds_generator(call) || self.meets_arrays(class, call)
+            {
                 return self.symbolic_call(class, call);
             }
             let _consuming = consumes.then(|| self.consuming(call.frame));
@@ -48,10 +61,25 @@ impl Recorder {
         known(false)
     }
 
-    /// Whether a call is given containers with NumPy's numbers in them.
-    fn meets_arrays(&self, call: Call<'_, '_>) -> bool {
+    /// Whether a call is given containers with NumPy's numbers in them, and may look at these.
+    fn meets_arrays(&self, class: &Class, call: Call<'_, '_>) -> bool {
+        let Call { callable, args, .. } = call;
+        let looked_at = match (class, args) {
+            (Class::Model(Model::Len), _) => &[],
+            // A key that could be such a number's is refused by the lookup.
+            (
+                Class::Model(
+                    Model::GetItem | Model::Contains | Model::DictSlotRead | Model::ContainerWrite,
+                ),
+                [receiver, rest @ ..],
+            ) if is_hashed(*receiver) => rest,
+            (Class::Model(Model::ContainerWrite), [_, rest @ ..]) if !compares(self, callable) => {
+                rest
+            }
+            _ => args,
+        };
         let mut state = self.state.borrow_mut();
-        call.args.iter().any(|arg| state.array_within(*arg).is_some())
+        looked_at.iter().any(|arg| state.array_within(*arg).is_some())
     }
 
     /// Whether C code may be in the middle of a call where data decides: it runs a generator, calls a function of the

@@ -19,6 +19,10 @@ pub struct Arrays {
     pub(in crate::recorder) universal: FxHashSet<usize>,
     /// Those from outside whose facts were decided.
     pub(in crate::recorder) known: FxHashSet<SourceId>,
+    /// Whether the trace has come upon one.
+    met: bool,
+    /// Containers that hold none, by address. As long as the trace hasn't come upon one, it puts none into them either.
+    without: FxHashSet<usize>,
 }
 
 impl State {
@@ -32,8 +36,16 @@ impl State {
     /// An array or a scalar of NumPy's that a builtin container holds, however deep. Its number is in no guard, so C code that
     /// looks at what the container holds would read what nobody knows.
     pub fn array_within<'py>(&mut self, container: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+        let is_known = |state: &Self, part: Borrowed<'_, '_>| {
+            let Arrays { kept, met, without, .. } = &state.arrays;
+            !met && kept.is_empty() && without.contains(&(part.as_ptr() as usize))
+        };
+        if is_known(self, container) {
+            return None;
+        }
         let mut waiting = parts(container);
         let mut seen = FxHashSet::default();
+        seen.insert(container.as_ptr() as usize);
         while let Some(part) = waiting.pop() {
             match self.kind_alone(part.as_borrowed()) {
                 Kind::Opaque if heap::is_array(part.as_borrowed()) => return Some(part),
@@ -43,14 +55,24 @@ impl State {
                 | Kind::Set
                 | Kind::FrozenSet
                 | Kind::Object
-                    if seen.insert(part.as_ptr() as usize) =>
+                    if !is_known(self, part.as_borrowed())
+                        && seen.insert(part.as_ptr() as usize) =>
                 {
                     waiting.extend(parts(part.as_borrowed()));
                 }
                 _ => {}
             }
         }
+        self.arrays.without.extend(seen);
         None
+    }
+
+    /// An object is opaque: whether it's the first array that the trace comes upon.
+    #[cold]
+    pub(super) fn meet_opaque(&mut self, object: Borrowed<'_, '_>) {
+        if !self.arrays.met && heap::is_array(object) {
+            self.arrays.met = true;
+        }
     }
 }
 

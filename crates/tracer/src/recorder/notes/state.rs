@@ -285,6 +285,9 @@ impl State {
         if self.repeated.is_watching() {
             self.look_watched(object, kind);
         }
+        if kind == Kind::Opaque {
+            self.meet_opaque(object);
+        }
         kind
     }
 
