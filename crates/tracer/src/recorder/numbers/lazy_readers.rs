@@ -5,7 +5,7 @@
 //! those that are handed to it meanwhile ([`Recorder::handed_back`]).
 
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyFunction};
+use pyo3::types::{PyCFunction, PyFunction, PyModule, PyType};
 use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator::{self, Calling};
@@ -158,9 +158,17 @@ pub(in crate::recorder) fn reaches_tensor(object: Borrowed<'_, '_>) -> bool {
     reaches(object, may_be_one, |_| false)
 }
 
-/// The same of NumPy's arrays and numbers. What Python frames give is looked at when they do.
+/// The same of NumPy's arrays and numbers. What Python frames give is looked at when they do, and nobody goes over what a
+/// function, a class or a module refers to.
 fn reaches_array(object: Borrowed<'_, '_>) -> bool {
-    reaches(object, heap::is_array, |part| ops::is_generator(part) || is_object(part))
+    let hides = |part: Borrowed<'_, '_>| {
+        ops::is_generator(part)
+            || is_object(part)
+            || part.is_instance_of::<PyFunction>()
+            || part.is_instance_of::<PyType>()
+            || part.is_instance_of::<PyModule>()
+    };
+    reaches(object, heap::is_array, hides)
 }
 
 /// Whether something is among what an object holds or goes over, as far as C code sees, or lies too deep to be found. Nothing is
