@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, deque
+from collections import ChainMap, Counter, OrderedDict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -112,6 +112,40 @@ def taken_while_true(x: Tensor) -> Any:
     ]
 
 
+class Rows(list[Any]):
+    """A list of the program's own."""
+
+
+class Pair(NamedTuple):
+    """A tuple of the program's own."""
+
+    first: Any
+    second: Any
+
+
+class Table(dict[str, Any]):
+    """A dictionary that has what it lacks from elsewhere."""
+
+    def __missing__(self, key: str) -> Any:
+        return HELD.best
+
+
+def of_own_classes(x: Tensor) -> Any:
+    rows, pair = Rows(HELD.values), Pair(*HELD.values)
+    texts = "%d of %d" % pair, "%(a)d" % OrderedDict(HELD.named)  # noqa: UP031
+    return texts, list(map(float, rows)), list(map(int, pair)), x + 1
+
+
+def of_own_classes_outside(x: Tensor) -> Any:
+    texts = "%d of %d" % HELD.own_pair, "%(a)d" % HELD.own_table  # noqa: UP031
+    return texts, list(map(float, HELD.own_rows)), list(map(int, HELD.own_pair)), x + 1
+
+
+def given_by_a_mapping(x: Tensor) -> Any:
+    missing = "%(any)d" % HELD.own_table, "%(any)s" % HELD.own_table  # noqa: UP031
+    return missing, "%(a)d" % ChainMap(HELD.named), "%(n)d" % ChainMap({"n": x.sum().item()})  # noqa: UP031
+
+
 def only_moved(x: Tensor) -> Any:
     found = [*HELD.values, made(x)[0]]
     found.append(HELD.best)
@@ -140,6 +174,9 @@ PROGRAMS: list[Callable[[Tensor], Any]] = [
     given_by_a_generator,
     given_to_iterators,
     taken_while_true,
+    of_own_classes,
+    of_own_classes_outside,
+    given_by_a_mapping,
     only_moved,
 ]
 
@@ -151,6 +188,8 @@ def play(program: Callable[[Tensor], Any]) -> list[str]:
         HELD.best, HELD.pair = np.float64(at), (np.int64(at), 2)
         HELD.values, HELD.named = [np.float64(at), np.float64(2)], {"a": np.float64(at)}
         HELD.row = deque([np.float32(at)])
+        HELD.own_rows, HELD.own_pair = Rows(HELD.values), Pair(*HELD.values)
+        HELD.own_table = Table(HELD.named)
         try:
             result = program(torch.ones(2) * at)
         except Exception as error:

@@ -1,7 +1,6 @@
 //! What a trace knows of NumPy's arrays.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFrozenSet, PySet};
 use rustc_hash::FxHashSet;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::SourceId;
@@ -76,19 +75,11 @@ impl State {
     }
 }
 
-/// What a builtin container holds, keys and all.
+/// What a container of a builtin type holds, keys and all.
 fn parts<'py>(container: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
-    if heap::is_exact_list(container) || heap::is_plain_tuple(container) {
-        return heap::children(container);
-    }
-    if heap::is_exact_dict(container) {
-        let entries = heap::dict_items(container).into_iter();
-        return entries.flat_map(|(key, value)| [key, value]).collect();
-    }
-    let is_set = container.is_exact_instance_of::<PySet>()
-        || container.is_exact_instance_of::<PyFrozenSet>();
-    if is_set || heap::is_deque(container) {
+    if heap::is_deque(container) {
         return heap::elements(container);
     }
-    heap::view_items(container).unwrap_or_default()
+    let held = heap::plain_parts(container);
+    if held.is_empty() { heap::view_items(container).unwrap_or_default() } else { held }
 }

@@ -209,6 +209,9 @@ impl Recorder {
                     self.concrete(frame, &[left, right], "an operator of objects");
                 }
                 let _reading = self.reads_on(frame, &[right]);
+                // `"%(name)d" % mapping` reads what the mapping's code gives.
+                let reads = matches!(op, BinaryOp::Remainder | BinaryOp::InPlaceRemainder);
+                let _consuming = reads.then(|| self.consuming(frame));
                 let result = self.with_mode(frame, || ops::binary(op, left, right))?;
                 self.note(frame, |state| state.register(result.as_borrowed()));
                 Ok(result)
