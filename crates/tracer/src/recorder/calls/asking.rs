@@ -27,11 +27,6 @@ fn is_hashed(object: Borrowed<'_, '_>) -> bool {
         || object.is_instance_of::<PyFrozenSet>()
 }
 
-/// Whether a method that changes a container compares what that holds.
-fn compares(recorder: &Recorder, method: Borrowed<'_, '_>) -> bool {
-    recorder.functions.traits(method).has(Traits::ORDERS) || heap::is_named(method, &["remove"])
-}
-
 impl Recorder {
     /// Calls a function of the table that is no operation of PyTorch's.
     pub(super) fn call_asking<'py>(
@@ -64,6 +59,10 @@ impl Recorder {
     /// Whether a call is given containers with NumPy's numbers in them, and may look at these.
     fn meets_arrays(&self, class: &Class, call: Call<'_, '_>) -> bool {
         let Call { callable, args, .. } = call;
+        let compares = || {
+            self.functions.traits(callable).has(Traits::ORDERS)
+                || heap::is_named(callable, &["remove"])
+        };
         let looked_at = match (class, args) {
             (Class::Model(Model::Len), _) => &[],
             // A key that could be such a number's is refused by the lookup.
@@ -73,9 +72,7 @@ impl Recorder {
                 ),
                 [receiver, rest @ ..],
             ) if is_hashed(*receiver) => rest,
-            (Class::Model(Model::ContainerWrite), [_, rest @ ..]) if !compares(self, callable) => {
-                rest
-            }
+            (Class::Model(Model::ContainerWrite), [_, rest @ ..]) if !compares() => rest,
             _ => args,
         };
         let mut state = self.state.borrow_mut();

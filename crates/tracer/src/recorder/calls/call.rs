@@ -1,7 +1,7 @@
 //! Calls: finding the Python function they end in, or the class of the C function.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyRange, PyTuple};
+use pyo3::types::{PyDict, PyRange, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator;
@@ -16,7 +16,7 @@ use super::outside_iterators::collected_by;
 use crate::breaks::Reason;
 use crate::functions::{Class, Model, Traits, numpy};
 use crate::recorder::notes::above::{Calls, Ends, Looks};
-use crate::recorder::notes::call::{Args, Call, with_receiver};
+use crate::recorder::notes::call::{Args, Call, spread, with_receiver};
 use crate::recorder::notes::kinds::{Descriptor, Kind};
 use crate::recorder::notes::repeated::Watch;
 use crate::recorder::notes::state::Origin;
@@ -656,28 +656,20 @@ impl Recorder {
         args: Borrowed<'_, 'py>,
         kwargs: Option<Borrowed<'_, 'py>>,
     ) -> Result<Object<'py>> {
-        let pairs = kwargs.filter(|kwargs| heap::dict_length(*kwargs) > 0);
-        let pairs = pairs.map_or_else(Vec::new, heap::dict_items);
-        // The stack holds the tuple, and nobody changes one.
-        let items = args.cast::<PyTuple>().expect("positional arguments are a tuple");
-        let mut all: Args<'_, 'py> = items.iter_borrowed().collect();
-        if pairs.is_empty() {
-            return self.call_object(Call::new(frame, callable, &all));
-        }
-        all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
-        let Ok(names) = PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name)) else {
-            return ops::call_ex(callable, args, kwargs);
-        };
-        if !pairs.iter().all(|(name, _)| name.is_instance_of::<pyo3::types::PyString>()) {
-            self.stop(frame, Reason::OpaqueCall, "keywords that are no strings");
-            return ops::call_ex(callable, args, kwargs);
-        }
-        self.call_object(Call {
-            frame,
-            callable,
-            args: &all,
-            names: Some(names.as_any().as_borrowed()),
-        })
+        let called = spread(None, args, kwargs, |all, names| {
+            let are_texts = |names: Borrowed<'_, '_>| {
+                let names = names.cast::<PyTuple>();
+                names.is_ok_and(|names| {
+                    names.iter_borrowed().all(|it| it.is_instance_of::<PyString>())
+                })
+            };
+            if !names.is_none_or(are_texts) {
+                self.stop(frame, Reason::OpaqueCall, "keywords that are no strings");
+                return ops::call_ex(callable, args, kwargs);
+            }
+            self.call_object(Call { frame, callable, args: all, names })
+        });
+        called.unwrap_or_else(|_| ops::call_ex(callable, args, kwargs))
     }
 
     /// An operation that C code called: recorded if it is one of the table's, else a break.

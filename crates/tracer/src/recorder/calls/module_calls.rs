@@ -24,7 +24,7 @@ use stator_guards::{GuardKind, ObjectId, Text, Vacancy};
 
 use crate::functions::{ModuleCall, Passes};
 use crate::recorder::Recorder;
-use crate::recorder::notes::call::{Args, Call};
+use crate::recorder::notes::call::{Call, spread};
 use crate::recorder::notes::calls::Globals;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -75,13 +75,7 @@ impl Recorder {
             if let Some(passes) = &known.outer_passes
                 && let (Some(args), Some(kwargs)) =
                     (frame.local(passes.args), frame.local(passes.kwargs))
-                && let Some(skip) = self.pass_on(
-                    frame,
-                    passes,
-                    method.clone(),
-                    &args.to_owned(),
-                    &kwargs.to_owned(),
-                )
+                && let Some(skip) = self.pass_on(frame, passes, &method, args, kwargs)
             {
                 return Some(skip);
             }
@@ -103,7 +97,8 @@ impl Recorder {
         let held = |index| ops::load_cell(frame.local(index)?);
         if let Some(passes) = &known.inner_passes
             && let (Some(args), Some(kwargs)) = (held(passes.args), held(passes.kwargs))
-            && let Some(skip) = self.pass_on(frame, passes, method, &args, &kwargs)
+            && let Some(skip) =
+                self.pass_on(frame, passes, &method, args.as_borrowed(), kwargs.as_borrowed())
         {
             return Some(skip);
         }
@@ -116,15 +111,17 @@ impl Recorder {
         &self,
         frame: &Frame<'py>,
         passes: &Passes,
-        method: Object<'py>,
-        args: &Object<'py>,
-        kwargs: &Object<'py>,
+        method: &Object<'py>,
+        args: Borrowed<'_, 'py>,
+        kwargs: Borrowed<'_, 'py>,
     ) -> Option<Skip<'py>> {
         if self.is_watchful || self.watches_finalizers() || self.session.program.is_some() {
             return None;
         }
         let kwargs = kwargs.cast_exact::<PyDict>().ok()?;
-        let args = args.cast_exact::<PyTuple>().ok()?;
+        if !args.is_exact_instance_of::<PyTuple>() {
+            return None;
+        }
         {
             let state = self.state.borrow();
             // What the first frame of all is given is from outside.
@@ -138,8 +135,8 @@ impl Recorder {
             Ok(())
         });
         self.tally.instructions(passes.instructions as u64 - 1);
-        let mut push = SmallVec::from_iter(callable_and_null(method));
-        push.extend([Some(args.as_any().clone()), Some(copy)]);
+        let mut push = SmallVec::from_iter(callable_and_null(method.clone()));
+        push.extend([Some(args.to_owned()), Some(copy)]);
         Some(Skip { push, unit: passes.unit, calls: true })
     }
 
@@ -153,27 +150,19 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         self.links.expect(Role::Callee);
         let (function, receiver) = heap::method_parts(method);
-        let args = args.cast::<PyTuple>().expect("positional arguments are a tuple");
-        let pairs = heap::dict_items(kwargs);
-        let mut all = Args::new();
-        all.push(receiver.as_borrowed());
-        all.extend(args.iter_borrowed());
-        all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
-        let names = (!pairs.is_empty())
-            .then(|| PyTuple::new(frame.py(), pairs.iter().map(|(name, _)| name)))
-            .transpose()
-            .map_err(|error| Raised::set(frame.py(), error))?;
-        let names = names.as_ref().map(|names| names.as_any().as_borrowed());
-        let call = Call { frame, callable: function.as_borrowed(), args: &all, names };
-        self.guard_memo(call);
-        let is_inner =
-            self.functions.module_call().is_some_and(|known| known.inner.is(call.callable));
-        if is_inner {
-            // Nobody's marks and models are of this function, and it does more than read.
-            self.sees_more();
-            return self.call_watched(None, call);
-        }
-        self.call_function(call)
+        let called = spread(Some(receiver.as_borrowed()), args, Some(kwargs), |all, names| {
+            let call = Call { frame, callable: function.as_borrowed(), args: all, names };
+            self.guard_memo(call);
+            let is_inner =
+                self.functions.module_call().is_some_and(|known| known.inner.is(call.callable));
+            if is_inner {
+                // Nobody's marks and models are of this function, and it does more than read.
+                self.sees_more();
+                return self.call_watched(None, call);
+            }
+            self.call_function(call)
+        });
+        called.unwrap_or_else(|error| Err(Raised::set(frame.py(), error)))
     }
 
     /// Whether this module's class calls `forward` in the plain way, and nothing in the module itself

@@ -1,6 +1,7 @@
 //! A call, as the rooms hand it on: what is called, where, and with what; and as the graph has it.
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
@@ -78,6 +79,30 @@ pub(in crate::recorder) fn with_receiver<'a, 'py>(
         all.push(*arg);
     }
     all
+}
+
+/// Calls with `*args` and `**kwargs`, an exact tuple and a dictionary, taken apart behind `first`: with all arguments, and
+/// the names of the last ones.
+///
+/// # Errors
+/// `MemoryError`; nothing was called.
+pub(in crate::recorder) fn spread<'py, T>(
+    first: Option<Borrowed<'_, 'py>>,
+    args: Borrowed<'_, 'py>,
+    kwargs: Option<Borrowed<'_, 'py>>,
+    call: impl FnOnce(&Args<'_, 'py>, Option<Borrowed<'_, 'py>>) -> T,
+) -> PyResult<T> {
+    let pairs = kwargs.filter(|kwargs| heap::dict_length(*kwargs) > 0);
+    let pairs = pairs.map_or_else(Vec::new, heap::dict_items);
+    // Whoever calls holds the tuple, and nobody changes one.
+    let items = args.cast::<PyTuple>().expect("positional arguments are a tuple");
+    let mut all: Args<'_, 'py> = first.into_iter().chain(items.iter_borrowed()).collect();
+    if pairs.is_empty() {
+        return Ok(call(&all, None));
+    }
+    all.extend(pairs.iter().map(|(_, value)| value.as_borrowed()));
+    let names = PyTuple::new(args.py(), pairs.iter().map(|(name, _)| name))?;
+    Ok(call(&all, Some(names.as_any().as_borrowed())))
 }
 
 /// The argument of a call that is the one of this position, or of this name.
