@@ -79,7 +79,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "SB017": lambda x: (stator.graph_break(), x + 1)[1],
     "SB027": lambda x: x * [2, 2][random.getrandbits(6) & 1],
     "SB028": lambda x: x + LOCK.acquire(False) + (LOCK.release() is None),
-    "SB024": lambda x: torch.func.vjp(lambda y: y * 2, x)[0],
+    "SB024": lambda x: torch.func.linearize(lambda y: y * 2, x)[0],
 }
 
 
