@@ -97,6 +97,8 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
     "one_hot": lambda x, m: functional.one_hot(m.sum(1)).float() * 2,
     "product": lambda x, m: x[m] * (x + 1)[m],
     "repeated": lambda x, m: torch.repeat_interleave(x, m.sum(1), dim=0) * 2,
+    "repeated, all alike": lambda x, m: torch.repeat_interleave(x, m.sum().reshape(1), dim=0) * 2,
+    "repeated, by a scalar": lambda x, m: x.repeat_interleave(m.sum(), 0) * 2,
     "routed": routed,
     "stored": stored,
     "sum": lambda x, m: x[m].sum() + 1,

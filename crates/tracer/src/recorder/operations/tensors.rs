@@ -412,8 +412,9 @@ impl Recorder {
             return self.tensor_call(operation, Call { args: &args, ..call });
         }
         if let Some(problem) = problem
-            // Numbers that are tensors may say more than sizes.
-            && (self.use_of_tensors(operation, call) == Use::Read
+            // Numbers that are tensors may say more than sizes; counts, of which one may be for all, don't.
+            && ((operation.determined != Determined::Counts
+                && self.use_of_tensors(operation, call) == Use::Read)
                 || !self.call_goes_on(frame, &problem, operation))
         {
             self.stop(frame, problem.0, problem.1);
