@@ -353,7 +353,7 @@ fn suffix(source: &Source) -> Option<&'static str> {
         Source::MethodFunc(_) | Source::StaticFunc(_) | Source::ClassFunc(_) => ".__func__",
         Source::PartialFunc(_) => ".func",
         Source::PartialArgs(_) => ".args",
-        Source::ProxyMapping(_) => ".mapping",
+        Source::ShownMapping(_) => ".mapping",
         Source::PartialKeywords(_) => ".keywords",
         Source::PropertyGet(_) => ".fget",
         Source::PropertySet(_) => ".fset",

@@ -179,8 +179,8 @@ pub enum Source {
     MethodFunc(SourceId),
     /// `func` of a `functools.partial`.
     PartialFunc(SourceId),
-    /// What a `types.MappingProxyType` shows.
-    ProxyMapping(SourceId),
+    /// What a `types.MappingProxyType` or a view of a dictionary shows.
+    ShownMapping(SourceId),
     /// `args` of a `functools.partial`.
     PartialArgs(SourceId),
     /// `keywords` of a `functools.partial`.
@@ -331,7 +331,7 @@ impl Source {
             | Source::MethodSelf(parent)
             | Source::MethodFunc(parent)
             | Source::PartialFunc(parent)
-            | Source::ProxyMapping(parent)
+            | Source::ShownMapping(parent)
             | Source::PartialArgs(parent)
             | Source::PartialKeywords(parent)
             | Source::PropertyGet(parent)
@@ -388,7 +388,7 @@ impl Source {
             Source::ClassField { field, .. } => (35, *field as u64),
             Source::Gradient(_) => (36, 0),
             Source::Iterated { index, .. } => (37, *index as u64),
-            Source::ProxyMapping(_) => (38, 0),
+            Source::ShownMapping(_) => (38, 0),
             Source::Upcoming { index, .. } => (39, *index as u64),
             Source::UpcomingKey { index, .. } => (40, *index as u64),
             Source::GeneratorFunction(_) => (41, 0),

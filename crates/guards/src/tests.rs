@@ -90,7 +90,7 @@ fn every_source(sources: &mut Sources) -> Vec<SourceId> {
         Source::MethodFunc(x),
         Source::PartialFunc(x),
         Source::PartialArgs(x),
-        Source::ProxyMapping(x),
+        Source::ShownMapping(x),
         Source::PartialKeywords(x),
         Source::PropertyGet(x),
         Source::PropertySet(x),

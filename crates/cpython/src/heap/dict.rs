@@ -12,6 +12,9 @@ use super::{Any, Type, constant, layout, types, words};
 unsafe extern "C" {
     fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
     static mut PyODict_Type: ffi::PyTypeObject;
+    static mut PyODictKeys_Type: ffi::PyTypeObject;
+    static mut PyODictValues_Type: ffi::PyTypeObject;
+    static mut PyODictItems_Type: ffi::PyTypeObject;
     fn PyODict_SetItem(
         dict: *mut ffi::PyObject,
         key: *mut ffi::PyObject,
@@ -36,6 +39,31 @@ pub enum Lookup<'py> {
 pub fn is_dict(object: Any<'_, '_>) -> bool {
     // SAFETY: a live object.
     unsafe { words::has_flag(object.as_ptr(), ffi::Py_TPFLAGS_DICT_SUBCLASS) }
+}
+
+/// The method of a dictionary that made this view of it; `None`: it's no view.
+#[inline]
+pub fn view_method(object: Any<'_, '_>) -> Option<&'static str> {
+    let ty = types::address_of(object);
+    let is = |plain: *mut ffi::PyTypeObject, ordered: *mut ffi::PyTypeObject| {
+        ty == plain as usize || ty == ordered as usize
+    };
+    if is(&raw mut ffi::PyDictKeys_Type, &raw mut PyODictKeys_Type) {
+        Some("keys")
+    } else if is(&raw mut ffi::PyDictValues_Type, &raw mut PyODictValues_Type) {
+        Some("values")
+    } else if is(&raw mut ffi::PyDictItems_Type, &raw mut PyODictItems_Type) {
+        Some("items")
+    } else {
+        None
+    }
+}
+
+/// Whether a view is one of `OrderedDict`'s own methods, in the order that this keeps.
+pub fn is_ordered_view(view: Any<'_, '_>) -> bool {
+    let ordered =
+        [&raw mut PyODictKeys_Type, &raw mut PyODictValues_Type, &raw mut PyODictItems_Type];
+    ordered.map(|ty| ty as usize).contains(&types::address_of(view))
 }
 
 /// Whether the object is a `dict`, not an instance of a subclass.

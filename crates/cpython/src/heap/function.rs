@@ -4,7 +4,7 @@ use crate::{generic, modules};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::{Any, cached, layout, types, words};
+use super::{Any, cached, dict, layout, types, words};
 
 unsafe extern "C" {
     static mut PyMethod_Type: ffi::PyTypeObject;
@@ -47,8 +47,8 @@ pub enum Field {
     PartialArgs,
     /// `keywords` of a `functools.partial`.
     PartialKeywords,
-    /// What a `types.MappingProxyType` shows.
-    ProxyMapping,
+    /// What a `types.MappingProxyType` or a view of a dictionary shows.
+    ShownMapping,
     /// `fget` of a property.
     PropertyGet,
     /// `fset` of a property.
@@ -92,7 +92,7 @@ impl Field {
             Field::MethodSelf => layout::METHOD_SELF,
             Field::MethodFunc => layout::METHOD_FUNC,
             Field::PartialFunc => layout::PARTIAL_FUNC,
-            Field::ProxyMapping => layout::PROXY_MAPPING,
+            Field::ShownMapping => layout::SHOWN_MAPPING,
             Field::PartialArgs => layout::PARTIAL_ARGS,
             Field::PartialKeywords => layout::PARTIAL_KEYWORDS,
             Field::PropertyGet => layout::PROPERTY_GET,
@@ -131,7 +131,10 @@ impl Field {
             Field::PartialFunc | Field::PartialArgs | Field::PartialKeywords => {
                 is_instance(object, partial_type(object.py()))
             }
-            Field::ProxyMapping => object.is_exact_instance_of::<pyo3::types::PyMappingProxy>(),
+            Field::ShownMapping => {
+                object.is_exact_instance_of::<pyo3::types::PyMappingProxy>()
+                    || dict::view_method(object).is_some()
+            }
             Field::PropertyGet | Field::PropertySet => {
                 is_instance(object, &raw mut ffi::PyProperty_Type)
             }

@@ -132,8 +132,8 @@ pub const PARTIAL_FUNC: usize = 16;
 pub const PARTIAL_ARGS: usize = 24;
 /// `kw` of a `functools.partial`.
 pub const PARTIAL_KEYWORDS: usize = 32;
-/// `mapping` of a `mappingproxy`.
-pub const PROXY_MAPPING: usize = 16;
+/// `mapping` of a `mappingproxy`, `dv_dict` of a dictionary's view.
+pub const SHOWN_MAPPING: usize = 16;
 /// `prop_get` of a property.
 pub const PROPERTY_GET: usize = 16;
 /// `prop_set` of a property.

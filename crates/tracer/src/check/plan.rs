@@ -694,7 +694,7 @@ impl<'py> Compiler<'_, 'py> {
             Source::MethodSelf(_) => Fetch::Field(Field::MethodSelf),
             Source::MethodFunc(_) => Fetch::Field(Field::MethodFunc),
             Source::PartialFunc(_) => Fetch::Field(Field::PartialFunc),
-            Source::ProxyMapping(_) => Fetch::Field(Field::ProxyMapping),
+            Source::ShownMapping(_) => Fetch::Field(Field::ShownMapping),
             Source::PartialArgs(_) => Fetch::Field(Field::PartialArgs),
             Source::PartialKeywords(_) => Fetch::Field(Field::PartialKeywords),
             Source::PropertyGet(_) => Fetch::Field(Field::PropertyGet),

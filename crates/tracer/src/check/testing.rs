@@ -116,7 +116,7 @@ impl GuardSet {
             "partial_func" => Source::PartialFunc(parent()?),
             "partial_args" => Source::PartialArgs(parent()?),
             "partial_keywords" => Source::PartialKeywords(parent()?),
-            "proxy_mapping" => Source::ProxyMapping(parent()?),
+            "shown_mapping" => Source::ShownMapping(parent()?),
             "fget" => Source::PropertyGet(parent()?),
             "fset" => Source::PropertySet(parent()?),
             "static_func" => Source::StaticFunc(parent()?),

@@ -30,7 +30,7 @@ impl Recorder {
             return result;
         }
         if let Some(known) = self.functions.class(class) {
-            return self.call_class(known, call);
+            return self.call_with_views(call).unwrap_or_else(|| self.call_class(known, call));
         }
         self.sees_more();
         if let Some(result) = self.new_weak_reference(call) {

@@ -168,6 +168,9 @@ impl Recorder {
                 self.operation(frame, target, &[left, right], None, || ops::binary(op, left, right))
             }
             Operands::Others => {
+                if let Some([left, right]) = self.shown_operands(frame, [left, right]) {
+                    return self.binary_op(frame, op, left.as_borrowed(), right.as_borrowed());
+                }
                 // Sequences are joined as they are; numbers that repeat them are read.
                 let repeats = matches!(op, BinaryOp::Multiply | BinaryOp::InPlaceMultiply);
                 let read: SmallVec<[_; 2]> = [left, right]
@@ -322,6 +325,9 @@ impl Recorder {
                 })
             }
             Operands::Others => {
+                if let Some([left, right]) = self.shown_operands(frame, [left, right]) {
+                    return self.compare_op(frame, op, left.as_borrowed(), right.as_borrowed());
+                }
                 if let Some(result) = self.compared_rows(frame, op, left, right) {
                     return result;
                 }
@@ -457,6 +463,9 @@ impl Recorder {
                 Reason::Unsupported,
                 format!("the truth value of a {}", heap::type_name(operand)),
             ),
+            Kind::Iterator if let Some(shown) = self.shown_by(frame, operand) => {
+                return self.truth_of(frame, shown.as_borrowed());
+            }
             Kind::Type | Kind::Iterator => {
                 self.guard_operands(frame, &[operand], &["__bool__", "__len__"])
             }

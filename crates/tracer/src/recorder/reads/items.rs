@@ -429,8 +429,12 @@ impl Recorder {
         if self.kind(iterable) == Kind::Constant {
             self.concrete(frame, &[iterable], "the parts of a text");
         }
-        let is_others =
-            self.kind(iterable) == Kind::Iterator && !self.is_own_iterator(frame, iterable);
+        let is_iterator = self.kind(iterable) == Kind::Iterator;
+        if is_iterator && self.shown_by(frame, iterable).is_some() {
+            // What it shows has been read.
+            return;
+        }
+        let is_others = is_iterator && !self.is_own_iterator(frame, iterable);
         self.note(frame, |state| match state.kind(iterable) {
             Kind::Dict => state.adopt_dict_for(state.moving(), iterable),
             Kind::Iterator if is_others => {

@@ -1,21 +1,23 @@
-//! `types.MappingProxyType` from outside (tables of constants, `inspect.Signature.parameters`): who asks it asks the
-//! dictionary that it shows.
+//! What shows a dictionary, from outside: a `types.MappingProxyType` (tables of constants, `inspect.Signature.parameters`), of
+//! which who asks it asks the dictionary; a view (`self.names = table.keys()`), in place of which the trace makes its own.
 
 use pyo3::prelude::*;
-use pyo3::types::PyMappingProxy;
+use pyo3::types::{PyDict, PyMappingProxy};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::function::{Field, value};
-use stator_cpython::heap::types;
+use stator_cpython::heap::{dict, types};
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::Source;
 
-use crate::functions::{Class, Model};
+use crate::functions::{Class, Model, Traits};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Calls;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
 
 /// The methods that a proxy hands on.
@@ -31,6 +33,25 @@ const HANDED_ON: &[&str] = &[
     "values",
 ];
 
+/// What goes over its one argument.
+const TAKING_ONE: &[&str] =
+    &["all", "any", "bool", "dict", "frozenset", "len", "max", "min", "set", "sorted", "sum"];
+
+/// Methods and functions that go over what they are given with others. (Of several, `max` returns one.)
+const TAKING_SEVERAL: &[&str] = &[
+    "difference",
+    "filter",
+    "fromkeys",
+    "intersection",
+    "isdisjoint",
+    "issubset",
+    "issuperset",
+    "join",
+    "symmetric_difference",
+    "union",
+    "update",
+];
+
 /// Whether a dictionary may be a class's own, which is written as attributes.
 fn may_be_of_class(dict: Borrowed<'_, '_>) -> bool {
     let names = [pyo3::intern!(dict.py(), "__doc__"), pyo3::intern!(dict.py(), "__module__")];
@@ -38,30 +59,83 @@ fn may_be_of_class(dict: Borrowed<'_, '_>) -> bool {
 }
 
 impl Recorder {
-    /// The dictionary behind a proxy, if this is one from outside.
+    /// The dictionary behind a proxy from outside, and a view of the trace's own for one from outside.
     pub(in crate::recorder) fn shown_by<'py>(
         &self,
         frame: &Frame<'_>,
-        proxy: Borrowed<'_, 'py>,
+        object: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        if !proxy.is_exact_instance_of::<PyMappingProxy>() || self.is_stopped() {
+        if self.is_stopped() {
             return None;
         }
-        let shown = value(proxy, Field::ProxyMapping)?;
+        if object.is_exact_instance_of::<PyMappingProxy>() {
+            return self.shown_mapping(frame, object);
+        }
+        let name = dict::view_method(object)?;
+        let shown = self.shown_mapping(frame, object)?;
+        let is_ordered = dict::is_ordered_view(object);
+        if heap::is_ordered_dict(shown.as_borrowed()) != is_ordered {
+            return None;
+        }
+        self.note(frame, |state| state.adopt_dict_of(name, shown.as_borrowed()))?;
+        // A subclass's own `keys` isn't what the view was made by.
+        static ORDERED: Named = Named::new("collections", "OrderedDict");
+        let class = match is_ordered {
+            true => ORDERED.get(shown.py()).ok()?.to_owned(),
+            false => shown.py().get_type::<PyDict>().into_any(),
+        };
+        let view = class.call_method1(name, (shown,)).ok()?;
+        self.note(frame, |state| {
+            state.set_fresh(view.as_borrowed());
+            Ok(())
+        });
+        Some(view)
+    }
+
+    /// The dictionary that an object from outside shows.
+    fn shown_mapping<'py>(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let source = self.state.borrow_mut().source(object)?;
+        let shown = value(object, Field::ShownMapping)?;
         let dict = shown.as_borrowed();
-        let is_plain = heap::is_exact_dict(dict) || heap::is_ordered_dict(dict);
         if self.is_own_dict(dict) {
             return Some(shown);
         }
+        // Any dictionary has C code's views; a proxy asks a subclass's own methods.
+        let is_plain = match dict::view_method(object) {
+            Some(_) => self.kind(dict) == Kind::Dict,
+            None => heap::is_exact_dict(dict) || heap::is_ordered_dict(dict),
+        };
         if !is_plain || may_be_of_class(dict) {
             return None;
         }
-        let source = self.state.borrow_mut().source(proxy)?;
         self.note(frame, |state| {
-            let source = state.sources.intern(Source::ProxyMapping(source));
+            let source = state.sources.intern(Source::ShownMapping(source));
             state.adopt(source, dict)
         })?;
         Some(shown)
+    }
+
+    /// Two operands, with views of the trace's own in place of those from outside. `None`: there are none.
+    pub(in crate::recorder) fn shown_operands<'py>(
+        &self,
+        frame: &Frame<'_>,
+        operands: [Borrowed<'_, 'py>; 2],
+    ) -> Option<[Object<'py>; 2]> {
+        let shown = operands.map(|operand| {
+            let is_view = self.kind(operand) == Kind::Iterator;
+            is_view.then(|| self.shown_by(frame, operand)).flatten()
+        });
+        if shown.iter().all(Option::is_none) {
+            return None;
+        }
+        let [left, right] = shown;
+        let [first, second] = operands;
+        let or = |shown: Option<_>, own: Borrowed<'_, 'py>| shown.unwrap_or_else(|| own.to_owned());
+        Some([or(left, first), or(right, second)])
     }
 
     /// `vars(cls)` and `cls.__dict__` of a class from outside: a new proxy of its own dictionary, of which what is asked is
@@ -77,7 +151,7 @@ impl Recorder {
         let proxy = class.getattr(pyo3::intern!(class.py(), "__dict__")).ok()?;
         let dict = value(
             proxy.cast_exact::<PyMappingProxy>().ok()?.as_any().as_borrowed(),
-            Field::ProxyMapping,
+            Field::ShownMapping,
         )?;
         if self.origin(class) == Some(Origin::Fresh) || !heap::is_exact_dict(dict.as_borrowed()) {
             return None;
@@ -106,6 +180,41 @@ impl Recorder {
         !self.state.borrow().written.classes().is_empty()
     }
 
+    /// A call that takes the elements of views from outside, or their number: it's given views of the trace's own.
+    pub(in crate::recorder) fn call_with_views<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
+        if !args.iter().any(|arg| self.kind(*arg) == Kind::Iterator) || !self.takes_elements(call) {
+            return None;
+        }
+        let shown: SmallVec<[_; 4]> = args
+            .iter()
+            .map(|arg| dict::view_method(*arg).and_then(|_| self.shown_by(frame, *arg)))
+            .collect();
+        if shown.iter().all(Option::is_none) {
+            return None;
+        }
+        let given: SmallVec<[_; 4]> = shown
+            .iter()
+            .zip(args)
+            .map(|(shown, arg)| shown.as_ref().map_or(*arg, Bound::as_borrowed))
+            .collect();
+        Some(self.call_object(call.with(callable, &given)))
+    }
+
+    /// Whether all that a C function does with its arguments is to go over them, count them or search them.
+    fn takes_elements(&self, call: Call<'_, '_>) -> bool {
+        let Call { callable, args, names, .. } = call;
+        if self.functions.traits(callable).has(Traits::ITERATES) {
+            return true;
+        }
+        let given_by_name = names.and_then(|names| names.len().ok()).unwrap_or(0);
+        let of_several = args.len() - given_by_name > 1;
+        heap::is_named(callable, if of_several { TAKING_SEVERAL } else { TAKING_ONE })
+    }
+
     /// A call of a proxy's method, or of `len`: the dictionary behind it is asked.
     pub(in crate::recorder) fn call_shown<'py>(
         &self,
@@ -113,7 +222,7 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let (proxy, given) = call.args.split_first()?;
         if !proxy.is_exact_instance_of::<PyMappingProxy>() {
-            return None;
+            return self.call_with_views(call);
         }
         if let Some(Class::Model(Model::Len)) = self.functions.class(call.callable)
             && given.is_empty()
