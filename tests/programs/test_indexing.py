@@ -170,7 +170,7 @@ def test_other_reads_of_data_are_errors_at_the_line() -> None:
         lambda x, k: x.narrow(0, k, 1),
         lambda x, k: [1, 2, 3][k],
         lambda x, k: x[[k, k]],
-        lambda x, k: torch.masked_select(x, x > 0),
+        lambda x, k: torch.masked_select(x, x > 0).unbind(0),
     ):
         with pytest.raises(ProgramError) as caught:
             TensorProgram.trace(function, specs)

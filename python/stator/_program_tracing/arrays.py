@@ -139,7 +139,7 @@ def array(value: Any) -> Array:
     if isinstance(value, Array):
         return value
     if isinstance(value, Selected):
-        raise TypeError(_UNKNOWN_COUNT)
+        return value.apart()
     if isinstance(value, bool):
         return Array(torch.full((), value, dtype=torch.bool))
     if isinstance(value, int):
@@ -238,6 +238,8 @@ def key_of(key: Any) -> Any:
         return tuple([key_of(part) for part in key])
     if isinstance(key, Array):
         return key.tensor
+    if isinstance(key, Selected):
+        return key.apart().tensor
     if isinstance(key, (list, np.ndarray)):
         return array(key).tensor
     return key
@@ -319,7 +321,8 @@ class Array:
         if isinstance(key, Selected):
             # What isn't chosen is no place.
             places = torch.where(key.mask, key.values, 0)
-            return Selected(torch.index_select(self.tensor, 0, places), key.mask, key.key)
+            found = torch.index_select(self.tensor, 0, places)
+            return Selected(found, key.mask, key.key, key.when)
         found = self.tensor
         keys = key if isinstance(key, tuple) else (key,)
         turned = []
@@ -337,14 +340,18 @@ class Array:
 
     def chosen(self, key: Array) -> Selected:
         """The elements, or rows, that a mask chooses."""
-        note()
         mask = key.tensor
         if tuple(mask.shape) != self.shape[: mask.dim()]:
             raise IndexError("boolean index did not match the array that it is an index of")
         values = self.tensor.reshape([-1, *self.tensor.shape[mask.dim() :]])
-        return Selected(values, mask.reshape(-1), mask)
+        when = _When()
+        note_when(when, mask)
+        # What they are doesn't change when the array or the mask is written to.
+        return Selected(values.clone(), mask.reshape(-1).clone(), mask, when)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, Selected):
+            value = value.apart()
         if isinstance(key, Array) and key.tensor.dtype == torch.bool:
             self._set_where(key.tensor, value)
         elif isinstance(value, (bool, int, float)):
@@ -353,10 +360,11 @@ class Array:
             self.tensor[key_of(key)] = array(value).tensor.to(self.tensor.dtype)
 
     def _set_where(self, mask: Any, value: Any) -> None:
-        """`x[mask] = value`: how many elements that is their data say, so it is one value."""
+        """`x[mask] = value`: one value, or row, for all, or one for each."""
         given = value if isinstance(value, (bool, int, float)) else array(value).tensor
-        if isinstance(given, torch.Tensor) and given.dim():
-            raise TypeError("under a mask a tensor program sets one value: np.where chooses more")
+        if isinstance(given, torch.Tensor) and given.dim() > self.tensor.dim() - mask.dim():
+            self.tensor[mask] = given.to(self.tensor.dtype)
+            return
         mask = mask.reshape([*mask.shape, *[1] * (self.tensor.dim() - mask.dim())])
         self.tensor.copy_(torch.where(mask, given, self.tensor))
 
@@ -542,21 +550,43 @@ class Array:
         return Array(self.tensor.squeeze() if axis is None else self.tensor.squeeze(axis))
 
 
+class _When:
+    """When a mask was taken: it may be written to later."""
+
+    __slots__ = ("version",)
+    version: int
+
+
+def note_when(when: _When, mask: Any) -> None:
+    """No part of the program, as what follows."""
+    when.version = mask._version
+
+
+def is_then(when: _When | None, other: _When | None) -> bool:
+    """Whether a mask was the same."""
+    return when is other or (
+        when is not None and other is not None and when.version == other.version
+    )
+
+
 class Selected:
     """Elements of an array that a mask chooses. As many as its data say, so a program has all
-    elements and the mask, and gives what follows from those that are chosen."""
+    elements and the mask, and gives what follows from those that are chosen: it may run for many
+    clients at once then. What can't be done so is done with those that are chosen alone
+    (`apart`)."""
 
-    __slots__ = ("key", "mask", "values")
+    __slots__ = ("key", "mask", "values", "when")
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, values: Any, mask: Any, key: Any) -> None:
+    def __init__(self, values: Any, mask: Any, key: Any, when: _When | None = None) -> None:
         self.values = values
         # Of the first dimension.
         self.mask = mask
         # What they were chosen with: elements of several arrays, chosen with the same, belong
         # together.
         self.key = key
+        self.when = when
 
     @property
     def shape(self) -> Any:
@@ -586,19 +616,27 @@ class Selected:
     def copy(self) -> Selected:
         return self
 
+    def apart(self) -> Array:
+        """Those that are chosen, in an array of their own."""
+        return Array(self.values[self.mask])
+
     def with_values(self, values: Any) -> Selected:
         """Others for the same mask."""
-        return Selected(values, self.mask, self.key)
+        return Selected(values, self.mask, self.key, self.when)
+
+    def goes_with(self, other: Selected) -> bool:
+        """Whether both were chosen with the same mask."""
+        return other.key is self.key and is_then(self.when, other.when)
+
+    def fits(self, other: Any) -> bool:
+        """Whether what stands beside these in an operation does so for all elements."""
+        if isinstance(other, Selected):
+            return self.goes_with(other)
+        return not isinstance(other, Array) or other.ndim < self.ndim
 
     def of(self, other: Any) -> Any:
-        """What stands beside these in an operation, for all elements."""
-        if isinstance(other, Selected):
-            if other.key is not self.key:
-                raise TypeError(_UNKNOWN_COUNT)
-            return Array(other.values)
-        if isinstance(other, Array) and other.ndim >= self.ndim:
-            raise TypeError(_UNKNOWN_COUNT)
-        return other
+        """What stands beside these, for all elements."""
+        return Array(other.values) if isinstance(other, Selected) else other
 
     def spread(self) -> Any:
         """The mask, for all numbers of the elements."""
@@ -616,24 +654,31 @@ class Selected:
         return Array(torch.index_select(self.values, 0, row).squeeze(0))
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, Selected) and key.values.dtype == torch.bool:
-            chosen = self.mask & self.of(key).tensor
+        if isinstance(key, Selected) and key.values.dtype == torch.bool and self.goes_with(key):
+            chosen = self.mask & key.values
             return Selected(self.values, chosen, key.values)
         if isinstance(key, Array) and not key.ndim and key.tensor.dtype != torch.bool:
             return self.at(key)
         if isinstance(key, int) and not isinstance(key, bool):
             return self.at(key)
-        raise TypeError(_UNKNOWN_COUNT)
+        return self.apart()[key]
 
     def __iter__(self) -> Any:
         raise TypeError(_UNKNOWN_COUNT)
+
+    def __getattr__(self, name: str) -> Any:
+        # Methods of arrays, and what else they have.
+        return getattr(self.apart(), name)
 
 
 def _between(name: str) -> Any:
     """An operator of arrays, for those that are chosen."""
     operate = getattr(Array, name)
 
-    def operator(self: Selected, *others: Any) -> Selected:
+    def operator(self: Selected, *others: Any) -> Any:
+        for other in others:
+            if not self.fits(other):
+                return operate(self.apart(), *others)
         given = [self.of(other) for other in others]
         return self.with_values(operate(Array(self.values), *given).tensor)
 
@@ -671,7 +716,7 @@ def length(value: Any) -> Any:
 
 
 # Called while a program is traced, and no part of it.
-SILENT: list[Callable[..., Any]] = [note, constant]
+SILENT: list[Callable[..., Any]] = [note, constant, note_when, is_then]
 
 
 def _tensor(

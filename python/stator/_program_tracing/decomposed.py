@@ -8,12 +8,15 @@ them once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.backends.mha
 import torch.utils.checkpoint
+
+from stator._program_tracing.checked import is_all_true
 
 __all__ = ["SILENT", "SUBSTITUTES"]
 
@@ -109,10 +112,133 @@ def _without_fast_path() -> bool:
     return False
 
 
+def _cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """Covariances. PyTorch reads the weights to check them."""
+    if input.dim() > 2:
+        raise RuntimeError(
+            "cov(): expected input to have two or fewer dimensions but got an input with "
+            f"{input.dim()} dimensions"
+        )
+    rows = input.reshape(1, -1) if input.dim() < 2 else input
+    weights = None
+    for given in (fweights, aweights):
+        if given is not None:
+            is_all_true(given >= 0)
+            weights = given if weights is None else weights * given
+    if weights is None:
+        count = rows.shape[1]
+        off = rows - rows.mean(1, keepdim=True)
+        weighted = off
+        whole = torch.full((), count, dtype=off.real.dtype)
+    else:
+        whole = weights.sum().to(rows.real.dtype)
+        is_all_true(whole != 0)
+        off = rows - (rows * weights).sum(1, keepdim=True) / whole
+        weighted = off * weights
+    if aweights is None:
+        less = whole - correction
+    else:
+        less = whole - correction * (weights * aweights).sum() / whole
+    found = weighted @ off.mT.conj() / torch.clamp(less, min=0)
+    return found.squeeze(1).squeeze(0) if input.dim() < 2 else found
+
+
+def _corrcoef(input: Any) -> Any:
+    found = _cov(input)
+    if not found.dim():
+        return found / found
+    scale = torch.sqrt(torch.diagonal(found).real)
+    found = found / scale[:, None] / scale[None, :]
+    return torch.clamp(found, -1, 1)
+
+
+def _combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """Rows of `r` elements each. PyTorch picks them by a mask; which ones, sizes say."""
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    if input.dim() != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    rows = [list(each) for each in choose(range(input.shape[0]), r)]
+    return input[torch.tensor(rows, dtype=torch.int64).reshape(-1, r)]
+
+
+_NEAREST = {"lower": torch.floor, "higher": torch.ceil, "nearest": torch.round}
+
+
+def _of_shares(name: str, skips: bool) -> Callable[..., Any]:
+    """Quantiles: PyTorch reads the shares to check them. `skips`: what is no number doesn't
+    count."""
+
+    def quantile(
+        input: Any,
+        q: Any,
+        dim: int | None = None,
+        keepdim: bool = False,
+        *,
+        interpolation: str = "linear",
+    ) -> Any:
+        if input.dtype not in (torch.float32, torch.float64):
+            raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+        if isinstance(q, (int, float)):
+            if not 0 <= q <= 1:
+                raise RuntimeError(f"{name}() q values must be in the range [0, 1] but got {q}")
+            shares = torch.full((), q, dtype=input.dtype)
+        else:
+            shares = q
+            if shares.dtype != input.dtype or shares.dim() > 1:
+                raise RuntimeError(
+                    f"{name}() q must be a scalar or 1D tensor of the input's element type"
+                )
+            is_all_true((shares >= 0) & (shares <= 1))
+        rows = input.reshape(-1) if dim is None else input.movedim(dim, -1)
+        rows = torch.sort(rows, -1).values
+        unknown = torch.isnan(rows)
+        last = rows.shape[-1] - 1
+        if skips:
+            count = torch.logical_not(unknown).sum(-1, keepdim=True)
+            place = shares.reshape(-1) * torch.clamp(count - 1, min=0)
+        else:
+            place = (shares.reshape(-1) * last).expand([*rows.shape[:-1], shares.numel()])
+            place = torch.where(unknown.any(-1, keepdim=True), last, place)
+        if interpolation in _NEAREST:
+            found = rows.gather(-1, _NEAREST[interpolation](place).to(torch.int64))
+        elif interpolation in ("linear", "midpoint"):
+            low = torch.floor(place)
+            share = place - low if interpolation == "linear" else torch.full_like(place, 0.5)
+            above = rows.gather(-1, torch.ceil(place).to(torch.int64))
+            found = torch.lerp(rows.gather(-1, low.to(torch.int64)), above, share)
+        else:
+            raise RuntimeError(
+                f"{name}() interpolation must be one of linear, lower, higher, midpoint or "
+                f"nearest, but got {interpolation}"
+            )
+        found = found.movedim(-1, 0)
+        if keepdim:
+            if dim is None:
+                found = found.reshape([-1, *[1] * input.dim()])
+            else:
+                found = found.unsqueeze(dim + 1 if dim >= 0 else dim)
+        return found if shares.dim() else found.squeeze(0)
+
+    return quantile
+
+
+_quantile = _of_shares("quantile", skips=False)
+_nanquantile = _of_shares("nanquantile", skips=True)
+
+
 # Functions, and what is traced in their place.
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (torch.backends.mha.get_fastpath_enabled, _without_fast_path),
     (torch.linalg.lstsq, _lstsq),
     (torch._weight_norm, _weight_norm),
     (torch.utils.checkpoint.checkpoint, _checkpoint),
+    (torch.cov, _cov),
+    (torch.Tensor.cov, _cov),
+    (torch.corrcoef, _corrcoef),
+    (torch.Tensor.corrcoef, _corrcoef),
+    (torch.combinations, _combinations),
+    (torch.quantile, _quantile),
+    (torch.Tensor.quantile, _quantile),
+    (torch.nanquantile, _nanquantile),
+    (torch.Tensor.nanquantile, _nanquantile),
 ]

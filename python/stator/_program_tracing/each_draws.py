@@ -18,8 +18,15 @@ __all__ = ["drawn", "is_drawing"]
 
 _functorch: Any = torch._C._functorch
 
-_EMPTY = frozenset({torch.empty, torch.Tensor.new_empty})
-"""What makes memory that somebody fills: that of each client is filled by itself."""
+_MADE = frozenset(
+    getattr(owner, begin + name + end)
+    for name in ("empty", "zeros", "ones", "full")
+    for owner, begin, end in (*((torch, "", ""), (torch, "", "_like"), (torch.Tensor, "new_", "")),)
+)
+"""What makes tensors that somebody may draw into: each client has one of its own."""
+
+_MOST = 1 << 24
+"""How many bytes these may take: otherwise one is all clients'."""
 
 _SHARES = ("dropout_p", "p")
 """Parameters that say how much is dropped; with 0 nothing is drawn."""
@@ -75,7 +82,7 @@ def _draws_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 def is_drawing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call has to be made for one client after the other."""
-    if func in _EMPTY:
+    if func in _MADE:
         return True
     return _may_draw(func) and _draws_now(func, args, kwargs)
 
@@ -92,9 +99,11 @@ def drawn(
     `NotImplemented`: it would write to a tensor that all clients have.
     """
     count = len(states)
-    if func in _EMPTY:
+    if func in _MADE:
         with temporarily_pop_interpreter_stack():
             made = func(*_of_client(args, 0), **_of_client(kwargs, 0))
+            if made.nbytes * count > _MOST:
+                return made
             all_made = made.unsqueeze(0).repeat(count, *[1] * made.dim())
         return _functorch._add_batch_dim(all_made, 0, level)
     generator = kwargs.get("generator")

@@ -64,6 +64,11 @@ def _of_selected(
     return like.with_values(function(*given, **kwargs).tensor)
 
 
+def _all_fit(like: Any, args: tuple[Any, ...]) -> bool:
+    """Whether what stands beside elements that are chosen does so for all of them."""
+    return not [arg for arg in args if not like.fits(arg)]
+
+
 def stands_for(*originals: Any, method: bool = False, makes: bool = False) -> Callable[[Any], Any]:
     """Has a function traced in the place of NumPy's; as a method of arrays, too. `makes`: arrays of
     nothing but numbers."""
@@ -79,7 +84,7 @@ def stands_for(*originals: Any, method: bool = False, makes: bool = False) -> Ca
                 note()
             for arg in args:
                 if isinstance(arg, Selected):
-                    if is_of_elements:
+                    if is_of_elements and _all_fit(arg, args):
                         return _of_selected(called, arg, args, kwargs)
                     if name in SELECTED:
                         return SELECTED[name](*args, **kwargs)
@@ -577,7 +582,7 @@ def _quantile(a: Any, q: Any, axis: Any, keepdims: bool, method: str) -> Any:
         sizes = [1 if axis is None or at == along else size for at, size in enumerate(a.shape)]
         found = found.movedim(along, 0).reshape([*shares.shape, *sizes])
     elif shares.dim() == 0:
-        found = found.squeeze(along)
+        found = found.select(along, 0)
     else:
         found = found.movedim(along, 0)
     return Array(found)

@@ -102,6 +102,20 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
 # Polynomials.
 
 
+@stands_for(np.unwrap)
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * np.pi) -> Any:
+    tensor = array(p).tensor
+    tensor = cast(tensor, arrays.ROOTS[tensor.dtype])
+    half = period / 2
+    jump = torch.diff(tensor, dim=axis)
+    turned = torch.remainder(jump + half, period) - half
+    turned = torch.where((turned == -half) & (jump > 0), half, turned)
+    least = half if discont is None else torch.maximum(*both(discont, half))
+    steps = torch.where(torch.abs(jump) < least, 0, turned - jump)
+    first = torch.zeros_like(torch.narrow(tensor, axis, 0, 1))
+    return Array(tensor + torch.cumsum(torch.cat([first, steps], axis), axis))
+
+
 @stands_for(np.polyval)
 def polyval(p: Any, x: Any) -> Any:
     factors, at = array(p), array(x)

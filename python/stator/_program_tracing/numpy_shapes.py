@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from stator._program_tracing import arrays
-from stator._program_tracing.arrays import Array, array, both, cast, dtype_of
+from stator._program_tracing.arrays import Array, Selected, array, both, cast, dtype_of
 from stator._program_tracing.numpy_functions import SUBSTITUTES, along_one, stands_for, sum
 
 __all__ = ["SUBSTITUTES"]
@@ -419,6 +419,63 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     return Array(whole.movedim(inner, list(range(place, place + len(inner)))))
 
 
+@stands_for(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
+    sizes = list(window_shape) if isinstance(window_shape, (tuple, list)) else [window_shape]
+    tensor = array(x).tensor
+    if axis is None:
+        axes = list(range_of(tensor))
+        if len(axes) != len(sizes):
+            raise ValueError("Must provide matching length window_shape and axis")
+    else:
+        axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+    # NumPy's can't be written to.
+    for size, each in zip(sizes, axes, strict=True):
+        tensor = tensor.unfold(each % array(x).ndim, size, 1)
+    return Array(tensor)
+
+
+@stands_for(np.block)
+def block(arrays: Any) -> Any:
+    deep = _depth(arrays)
+    return _blocks(arrays, deep, deep)
+
+
+def _depth(parts: Any) -> int:
+    return 1 + _depth(parts[0]) if isinstance(parts, list) else 0
+
+
+def _blocks(parts: Any, deep: int, all_deep: int) -> Any:
+    if not isinstance(parts, list):
+        if deep:
+            raise ValueError("List depths are mismatched.")
+        found = array(parts)
+        missing = all_deep - found.ndim
+        return found.reshape([1] * missing + list(found.shape)) if missing > 0 else found
+    return concatenate([_blocks(part, deep - 1, all_deep) for part in parts], axis=-deep)
+
+
+def _window(name: str, terms: tuple[float, ...]) -> None:
+    def window(M: int) -> Any:  # noqa: N803
+        if M < 2:
+            return Array(torch.ones(M, dtype=torch.float64))
+        at = arrays.evenly(1.0 - M, M - 1.0, M) * (torch.pi / (M - 1))
+        found = torch.full((M,), terms[0], dtype=torch.float64)
+        for number, term in enumerate(terms[1:], 1):
+            found = found + term * torch.cos(number * at)
+        return Array(found)
+
+    stands_for(getattr(np, name), makes=True)(window)
+
+
+for _name, _terms in (
+    ("hanning", (0.5, 0.5)),
+    ("hamming", (0.54, 0.46)),
+    ("blackman", (0.42, 0.5, 0.08)),
+):
+    _window(_name, _terms)
+
+
 @stands_for(np.tri, makes=True)
 def tri(N: int, M: Any = None, k: int = 0, dtype: Any = float) -> Any:  # noqa: N803
     return Array(torch.tril(torch.ones(N, N if M is None else M, dtype=dtype_of(dtype)), k))
@@ -520,11 +577,16 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 @stands_for(np.convolve)
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     left, right = both(a, v)
-    if mode not in ("full", "valid"):
-        raise TypeError(f"np.convolve in a tensor program has no mode {mode!r}")
-    more = right.shape[0] - 1 if mode == "full" else 0
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
+    if left.shape[0] < right.shape[0]:
+        left, right = right, left
+    more = 0 if mode == "valid" else right.shape[0] - 1
     kernel = torch.flip(right, [0])[None, None]
-    return Array(torch.nn.functional.conv1d(left[None, None], kernel, padding=more)[0, 0])
+    found = torch.nn.functional.conv1d(left[None, None], kernel, padding=more)[0, 0]
+    if mode == "same":
+        found = torch.narrow(found, 0, (right.shape[0] - 1) // 2, left.shape[0])
+    return Array(found)
 
 
 @stands_for(np.einsum)
@@ -558,6 +620,24 @@ def solve(a: Any, b: Any) -> Any:
     left, right = both(a, b)
     kind = arrays.QUOTIENTS[left.dtype]
     return Array(torch.linalg.solve(cast(left, kind), cast(right, kind)))
+
+
+@stands_for(np.linalg.lstsq)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    left, right = both(a, b)
+    kind = arrays.QUOTIENTS[left.dtype]
+    left, right = cast(left, kind), cast(right, kind)
+    rows, columns = left.shape
+    sizes = torch.full((), rows, dtype=kind), torch.full((), columns, dtype=kind)
+    share = torch.finfo(kind).eps * torch.maximum(*sizes) if rcond is None else rcond
+    values = torch.linalg.svdvals(left)
+    rank = (values > share * values.amax()).sum()
+    found = torch.linalg.pinv(left, rcond=share) @ right
+    off = right - left @ found
+    off = (off if off.dim() > 1 else off[:, None]).pow(2).sum(0)
+    # NumPy tells them of more rows than unknowns, and full rank.
+    told = ((rank == columns) & (sizes[0] > sizes[1])).expand(off.shape)
+    return Array(found), Selected(off, told, told), Array(rank.to(torch.int32)), Array(values)
 
 
 Eigh = collections.namedtuple("Eigh", "eigenvalues eigenvectors")

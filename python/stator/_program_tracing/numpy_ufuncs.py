@@ -109,7 +109,31 @@ def _at(sign: int) -> Callable[..., Any]:
     return at
 
 
-_AT: _Table = {"add": _at(1), "subtract": _at(-1)}
+def _at_best(how: str) -> Callable[..., Any]:
+    def at(a: Any, indices: Any, b: Any) -> None:
+        if not isinstance(a, Array):
+            raise TypeError(
+                "`at` writes to an array from outside, which a program doesn't: make one inside"
+            )
+        places = _place(indices)
+        if places.dim() != 1:
+            raise TypeError("this `at` in a tensor program takes an array of one dimension")
+        given = array(b).tensor.to(a.tensor.dtype)
+        given = given.expand([places.shape[0], *a.tensor.shape[1:]])
+        places = torch.where(places < 0, places + a.tensor.shape[0], places).to(torch.int64)
+        places = places.reshape([-1, *[1] * (given.dim() - 1)]).expand(given.shape)
+        a.tensor.scatter_reduce_(0, places, given, how)
+
+    return at
+
+
+_AT: _Table = {
+    "add": _at(1),
+    "subtract": _at(-1),
+    "maximum": _at_best("amax"),
+    "minimum": _at_best("amin"),
+    "multiply": _at_best("prod"),
+}
 
 
 _UFUNCS = [(of, name) for name in dir(np) if isinstance(of := getattr(np, name), np.ufunc)]

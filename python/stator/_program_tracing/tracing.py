@@ -34,11 +34,12 @@ from stator._program_tracing import (
     checked,
     copies,
     custom_gradients,
+    data_sized,
     decomposed,
     grouping,
     indexing,
+    numpy_choices,
     numpy_random,
-    numpy_selected,
     numpy_ufuncs,
     packed,
     recurrent,
@@ -64,10 +65,12 @@ _OWN_FILES = tuple(
         *("__init__.py", "arrays.py", "autograd.py", "casting.py", "checked.py", "copies.py"),
         *(
             "custom_gradients.py",
+            "data_sized.py",
             "decomposed.py",
             "flattening.py",
             "grouping.py",
             "indexing.py",
+            "numpy_choices.py",
             "numpy_functions.py",
             "numpy_random.py",
             "numpy_selected.py",
@@ -221,7 +224,14 @@ class _Watch(TorchDispatchMode):
         if "generator" in kwargs:
             # Nothing is drawn here, and not every operation without data takes one.
             kwargs = {**kwargs, "generator": None}
-        return func(*args, **kwargs)
+        try:
+            return func(*args, **kwargs)
+        except DynamicOutputShapeException:
+            given = data_sized.GIVEN.get(func)
+            made = None if given is None else given(UNKNOWN, *args, **kwargs)
+            if made is None:
+                raise
+            return made
 
     def _number(self, tensor: Any) -> Any:
         """The number of a tensor that an operation computes with: the operation reads it again in
@@ -322,7 +332,13 @@ class Tracing:
     nodes = autograd.NODES
     silent = [
         *(*arrays.SILENT, *autograd.SILENT, *casting.SILENT, *decomposed.SILENT, *indexing.SILENT),
-        *(*custom_gradients.SILENT, *numpy_random.SILENT, *packed.SILENT, *transforms.SILENT),
+        *(
+            *custom_gradients.SILENT,
+            *numpy_choices.SILENT,
+            *numpy_random.SILENT,
+            *packed.SILENT,
+            *transforms.SILENT,
+        ),
     ]
     substitutes = [
         *(*autograd.SUBSTITUTES, *casting.SUBSTITUTES, *checked.SUBSTITUTES, *copies.SUBSTITUTES),
@@ -374,7 +390,7 @@ class Tracing:
         self.inputs = [self._input(spec) for spec in leaves]
         if any(isinstance(spec, arrays.ArraySpec) for spec in leaves):
             self.substitutes = [
-                *(*self.substitutes, *numpy_selected.SUBSTITUTES),
+                *(*self.substitutes, *numpy_choices.SUBSTITUTES),
                 *(*numpy_ufuncs.SUBSTITUTES, *numpy_random.SUBSTITUTES),
             ]
             arrays.begin()

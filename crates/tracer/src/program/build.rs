@@ -166,7 +166,9 @@ fn requirements(
         };
         for fact in symbols.context.facts() {
             let text = symbols.context.display_cond(fact.cond, Style::Python, &name);
-            if fact.implicit || is_plain(&text) {
+            // Of sizes that data decides nothing is assumed: no operation gives fewer than none.
+            let is_of_data = symbols.asks_data(&symbols.context, fact.cond);
+            if fact.implicit || is_of_data || is_plain(&text) {
                 continue;
             }
             match Requirement::parse(&text) {

@@ -221,7 +221,12 @@ pub struct DataSizes {
     pub numbers: FxHashMap<SymbolId, NumberId>,
     /// The expressions of numbers that were read.
     pub exprs: FxHashMap<NumberId, ExprId>,
+    /// How many elements masks of a program choose.
+    pub masks: FxHashMap<MaskKey, ExprId>,
 }
+
+/// A mask: the node that gives it, and how often it had been written to.
+pub type MaskKey = (NodeId, u32);
 
 impl DataSizes {
     /// A symbol is this number.

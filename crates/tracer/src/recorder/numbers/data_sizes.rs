@@ -21,6 +21,7 @@ use stator_operators::torch::{ATEN, bare, last_part};
 use stator_shapes::{Cmp, CondId, Context, ExprId, SIZE_LIMIT, Symbol, SymbolId, Tree};
 
 use super::arithmetic::Term;
+use super::program_sizes::one_mask;
 use super::symbols::comparison;
 use crate::breaks::Reason;
 use crate::functions::Operation;
@@ -30,7 +31,9 @@ use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
-use crate::recorder::notes::symbols::{Made, Number, NumberId, Operand, Sizes, Symbols, TensorKey};
+use crate::recorder::notes::symbols::{
+    Made, MaskKey, Number, NumberId, Operand, Sizes, Symbols, TensorKey,
+};
 use crate::symbolic::{Part, Slot};
 
 /// So often facts are looked for before an operation at most: making a way out may change what is known.
@@ -60,6 +63,16 @@ struct Asked {
     comparison: Cmp,
     left: Tree,
     right: Tree,
+}
+
+/// What a mask leaves of a tensor that it indexes.
+struct Unmasked {
+    /// Which size of the result it decides.
+    at: usize,
+    /// Which mask it is, where that is known.
+    mask: Option<MaskKey>,
+    /// The other sizes.
+    sizes: Sizes,
 }
 
 /// Facts that are to be decided before an operation.
@@ -155,6 +168,9 @@ impl Recorder {
         sized: Option<SizedBy>,
     ) -> bool {
         let Some(sized) = sized else { return false };
+        if self.session.program.is_some() {
+            return self.goes_on_in_program(problem, sized);
+        }
         let goes_on = problem.0 == Reason::DynamicOutput
             && self.session.is_replayed()
             && self.is_untouched(frame)
@@ -183,7 +199,7 @@ impl Recorder {
         problem: &Stop,
         index: Borrowed<'_, '_>,
     ) -> bool {
-        let is_one = self.kind(index) == Kind::Tensor;
+        let is_one = self.kind(index) == Kind::Tensor || self.has_one_mask(index);
         let sized = if is_one { SizedBy::Mask } else { SizedBy::All };
         self.goes_on_behind(frame, problem, Some(sized))
     }
@@ -452,8 +468,10 @@ impl State {
         result: Borrowed<'_, '_>,
     ) -> Result<(), Stop> {
         let py = result.py();
-        let mut shared = None;
         let others = if sized == SizedBy::Mask { self.unmasked(args) } else { None };
+        let at = others.as_ref().map_or(0, |others| others.at);
+        let mask = others.as_ref().and_then(|others| others.mask);
+        let mut shared = mask.and_then(|mask| self.size_by_mask(mask));
         for tensor in self.result_tensors(result) {
             let (Some(TensorKey::Node(_)), Some(info), Ok(node)) = (
                 self.tensor_key(tensor.as_borrowed()),
@@ -464,20 +482,26 @@ impl State {
             };
             let mut sizes = Sizes::new();
             for (index, &size) in info.sizes.iter().enumerate() {
-                let known = match (sized, index) {
-                    (SizedBy::First | SizedBy::Mask, 0) => shared,
-                    (SizedBy::First, _) => Some(self.begin_symbols(py).context.constant(size)),
-                    (SizedBy::Mask, _) => {
-                        others.as_ref().and_then(|all| all.get(index - 1)).copied()
+                let known = match sized {
+                    SizedBy::First | SizedBy::Mask if index == at => shared,
+                    SizedBy::First => Some(self.begin_symbols(py).context.constant(size)),
+                    SizedBy::Mask => {
+                        let other = index - usize::from(index > at);
+                        others.as_ref().and_then(|others| others.sizes.get(other)).copied()
                     }
-                    (SizedBy::All, _) => None,
+                    SizedBy::All => None,
                 };
                 let known = known.filter(|known| {
                     self.symbols.as_ref().is_some_and(|all| all.context.hint(*known) == size)
                 });
                 let expr = known.unwrap_or_else(|| self.data_size(py, node, index, size));
-                if index == 0 && sized == SizedBy::First {
+                if index == at && sized == SizedBy::First {
                     shared = Some(expr);
+                }
+                if index == at
+                    && let Some(mask) = mask
+                {
+                    self.note_size_by_mask(mask, expr);
                 }
                 sizes.push(expr);
             }
@@ -486,11 +510,12 @@ impl State {
         Ok(())
     }
 
-    /// The sizes of a tensor's dimensions behind those that a mask indexes.
-    fn unmasked(&mut self, args: &[Borrowed<'_, '_>]) -> Option<Sizes> {
-        let [owner, mask] = *args else { return None };
-        let masked = tensor::info(mask)?.sizes.len();
-        let sizes = match self.symbolic_sizes(owner) {
+    /// What a mask leaves of a tensor that it indexes.
+    fn unmasked(&mut self, args: &[Borrowed<'_, '_>]) -> Option<Unmasked> {
+        let [owner, index] = *args else { return None };
+        let (at, mask) = one_mask(index);
+        let masked = tensor::info(mask.as_borrowed())?.sizes.len();
+        let mut sizes = match self.symbolic_sizes(owner) {
             Some(sizes) => sizes,
             None => {
                 let info = tensor::info(owner)?;
@@ -498,7 +523,12 @@ impl State {
                 info.sizes.iter().map(|size| context.constant(*size)).collect()
             }
         };
-        Some(sizes.get(masked..)?.iter().copied().collect())
+        if at + masked > sizes.len() {
+            return None;
+        }
+        sizes.drain(at..at + masked);
+        let mask = self.mask_in_program(mask.as_borrowed());
+        Some(Unmasked { at, mask, sizes })
     }
 
     /// A symbol for a size of a node's result.

@@ -365,18 +365,11 @@ impl State {
         {
             return;
         }
+        // A program's operation says itself what it wants of sizes, in each run.
+        let refuses = self.program.is_some() && has_no_result(base);
+        let before = self.symbols.as_ref().filter(|_| refuses).map(|all| all.context.clone());
         let results = self.result_tensors(result);
-        let inferred = match given.args.get(1) {
-            Some(inputs) if self.program.is_some() && name == GRADIENT => {
-                self.gradient_sizes(inputs.as_borrowed(), result).map(Ok)
-            }
-            Some(dtype)
-                if name == "Tensor.view" && heap::type_name(dtype.as_borrowed()) == "dtype" =>
-            {
-                self.reinterpreted(&given.args, &results).map(Ok)
-            }
-            _ => self.infer_sizes(name, given),
-        };
+        let inferred = self.inferred(name, given, result, &results);
         let why = match inferred {
             Some(Ok(sizes)) if self.fits(&sizes, &results) => {
                 for (sizes, tensor) in sizes.into_iter().zip(&results) {
@@ -391,8 +384,33 @@ impl State {
             Some(Err(why)) => format!("{name}: {why}"),
             None => format!("{name} has no shape rule"),
         };
+        if let (Some(symbols), Some(before)) = (self.symbols.as_mut(), before) {
+            symbols.context = before;
+            return;
+        }
         self.log_facts(py);
         self.fix_given(given, &why);
+    }
+
+    /// The sizes of an operation's results, by its shape rule.
+    pub(super) fn inferred(
+        &mut self,
+        name: &str,
+        given: &Given<'_>,
+        result: Borrowed<'_, '_>,
+        results: &[Object<'_>],
+    ) -> Option<std::result::Result<Vec<Sizes>, String>> {
+        match given.args.get(1) {
+            Some(inputs) if self.program.is_some() && name == GRADIENT => {
+                self.gradient_sizes(inputs.as_borrowed(), result).map(Ok)
+            }
+            Some(dtype)
+                if name == "Tensor.view" && heap::type_name(dtype.as_borrowed()) == "dtype" =>
+            {
+                self.reinterpreted(&given.args, results).map(Ok)
+            }
+            _ => self.infer_sizes(name, given),
+        }
     }
 
     /// What an operation was given is fixed.
@@ -469,7 +487,7 @@ impl State {
     }
 
     /// Whether sizes are those of these tensors in this call.
-    fn fits(&self, sizes: &[Sizes], tensors: &[Object<'_>]) -> bool {
+    pub(super) fn fits(&self, sizes: &[Sizes], tensors: &[Object<'_>]) -> bool {
         let mut pairs = sizes.iter().zip(tensors);
         sizes.len() == tensors.len()
             && pairs.all(|(sizes, tensor)| self.has_sizes(tensor.as_borrowed(), sizes))

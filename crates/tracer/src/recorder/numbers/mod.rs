@@ -2,7 +2,7 @@
 //!
 //! A symbolic number is an int or float object of its own, known by its address. The table of them is a note
 //! (`notes/symbols.rs`); `symbols` and `facts` fill it and end it, `fact_log` tells what is assumed, `dynamic` decides which sizes
-//! become symbols, `drawn` are those that a random generator gave, `lazy_readers` fixes those that C code reads while something else advances it. `arithmetic`, `number_functions`, `dimensions` and `strides`
+//! become symbols, `data_sizes` and `program_sizes` have those that data decides, `drawn` are those that a random generator gave, `lazy_readers` fixes those that C code reads while something else advances it. `arithmetic`, `number_functions`, `dimensions` and `strides`
 //! compute with them: the result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
@@ -22,6 +22,7 @@ pub(super) mod lazy_readers;
 pub(super) mod number_functions;
 pub(super) mod orders;
 pub(super) mod pickles;
+pub(super) mod program_sizes;
 pub(super) mod read_exprs;
 pub(super) mod read_numbers;
 pub(super) mod read_tensors;

@@ -250,8 +250,8 @@ impl Recorder {
         problem: impl FnOnce() -> Option<Stop>,
     ) -> bool {
         // What other backends make of a part is for sizes that are known when it's made.
-        if !self.session.is_replayed()
-            || !self.may_read(frame)
+        let may_be = self.session.is_replayed() && self.may_read(frame);
+        if !(may_be || self.session.program.is_some())
             || !self.state.borrow_mut().hold_read_integer(objects)
         {
             return false;

@@ -228,7 +228,8 @@ impl Operations for Recorder {
         let mut target = Some(target);
         let mut made_before = None;
         let is_data_sized = sized.is_none() && (numbered || self.are_data_sized(args));
-        if is_data_sized {
+        let is_assumed = is_data_sized && self.session.program.is_none();
+        if is_assumed {
             let target = target.take().expect("it wasn't asked");
             made_before = self.note(frame, |state| Ok(target(state)));
             if let Some(target) = made_before {
@@ -248,7 +249,7 @@ impl Operations for Recorder {
             state.refuse_users_node(made)?;
             known = Some(made);
             if !state.enclosed.is_on() {
-                let refuses = is_data_sized && (numbered || state.refuses_sizes(made));
+                let refuses = is_assumed && (numbered || state.refuses_sizes(made));
                 risk = self.risk(state, frame, made, &recorded.args, &recorded.names, refuses);
             }
             Ok(state.given(args, names, numbered))
@@ -299,9 +300,17 @@ impl Operations for Recorder {
                 if let Some(way_out) = way_out {
                     state.add_catch(way_out, stack);
                 }
-                state.keep_laid_out(target, args, names);
+                if is_assumed || !is_data_sized {
+                    state.keep_laid_out(target, args, names);
+                }
                 if let Some(sized) = sized {
                     state.begin_data_sizes(sized, args, object.as_borrowed())?;
+                } else if is_data_sized
+                    && !is_assumed
+                    && let Some(given) = &given
+                {
+                    let name = state.operation_name(target);
+                    state.infer_in_program(&name, given, object.as_borrowed())?;
                 } else if let Some(given) = &given
                     && state.is_transforming()
                     && state.enclosed.is_on()

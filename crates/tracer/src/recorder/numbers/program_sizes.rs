@@ -1,0 +1,126 @@
+//! Sizes that data decides, in tensor programs (`data_sizes.rs`).
+//!
+//! A program has no ways out, so nothing is decided of them and nothing assumed: its operations are PyTorch's own, which do
+//! in each run what they do for the sizes that there are. What an operation gives has the sizes that its shape rule
+//! says, if that needs no assumption, and otherwise sizes that are its own. Where it would have more or fewer
+//! results, or dimensions, for other sizes, the function can't be one program.
+
+use pyo3::prelude::*;
+use pyo3::types::{PySlice, PyTuple};
+use stator_cpython::heap::tensor;
+use stator_cpython::object::{Borrowed, Object};
+use stator_operators::torch::last_part;
+use stator_shapes::ExprId;
+
+use super::data_sizes::{SizedBy, has_no_result};
+use super::dimensions::Given;
+use crate::breaks::Reason;
+use crate::recorder::Recorder;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::notes::symbols::MaskKey;
+
+/// Operations whose results have as many dimensions as there are sizes other than 1.
+const RANKED: &[&str] = &["squeeze", "squeeze_"];
+
+/// Where the one mask of an index stands among the dimensions, and it: behind slices of all elements.
+pub(super) fn one_mask<'py>(index: Borrowed<'_, 'py>) -> (usize, Object<'py>) {
+    let parts = heap::tuple_items(index);
+    let at = parts.iter().position(|part| tensor::is_tensor(part.as_borrowed()));
+    match at {
+        Some(at) => (at, parts[at].clone()),
+        None => (0, index.to_owned()),
+    }
+}
+
+/// Whether a part of an index stands for all of a dimension.
+fn is_whole(part: &Object<'_>) -> bool {
+    let Ok(slice) = part.cast::<PySlice>() else { return false };
+    ["start", "stop", "step"].iter().all(|name| slice.getattr(*name).is_ok_and(|it| it.is_none()))
+}
+
+impl Recorder {
+    /// Whether an operation of a program whose results' sizes data decides is a node.
+    pub(super) fn goes_on_in_program(&self, problem: &Stop, sized: SizedBy) -> bool {
+        let goes_on = problem.0 == Reason::DynamicOutput && !self.is_stopped();
+        if goes_on {
+            self.sized.set(Some(sized));
+        }
+        goes_on
+    }
+
+    /// Whether an index of a program's consists of one mask, beside slices of all elements.
+    pub(super) fn has_one_mask(&self, index: Borrowed<'_, '_>) -> bool {
+        if self.session.program.is_none() || !index.is_exact_instance_of::<PyTuple>() {
+            return false;
+        }
+        let parts = heap::tuple_items(index);
+        let (masks, others): (Vec<_>, Vec<_>) =
+            parts.iter().partition(|part| tensor::is_tensor(part.as_borrowed()));
+        masks.len() == 1 && others.into_iter().all(is_whole)
+    }
+}
+
+impl State {
+    /// Which mask a tensor of a program is, as it is now.
+    pub(super) fn mask_in_program(&self, mask: Borrowed<'_, '_>) -> Option<MaskKey> {
+        let (Some(_), Some(Origin::Node(node))) = (&self.program, self.origin(mask)) else {
+            return None;
+        };
+        Some((node, tensor::info(mask)?.version?))
+    }
+
+    /// How many elements a mask has chosen before.
+    pub(super) fn size_by_mask(&self, mask: MaskKey) -> Option<ExprId> {
+        self.symbols.as_ref()?.data_sizes.masks.get(&mask).copied()
+    }
+
+    /// How many elements a mask chooses.
+    pub(super) fn note_size_by_mask(&mut self, mask: MaskKey, size: ExprId) {
+        if let Some(symbols) = self.symbols.as_mut() {
+            symbols.data_sizes.masks.insert(mask, size);
+        }
+    }
+
+    /// Gives the results of an operation of a program their sizes, where data decides some that it was given.
+    pub(in crate::recorder) fn infer_in_program(
+        &mut self,
+        name: &str,
+        given: &Given<'_>,
+        result: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
+        let base = last_part(name);
+        if has_no_result(base) {
+            return Ok(());
+        }
+        let Some(before) = self.symbols.as_ref().map(|symbols| symbols.context.clone()) else {
+            return Ok(());
+        };
+        let results = self.result_tensors(result);
+        let inferred = self.inferred(name, given, result, &results);
+        let symbols = self.symbols.as_mut().expect("there were some");
+        let added = symbols.context.take_added();
+        let assumes = added
+            .iter()
+            .flat_map(|fact| symbols.context.parts(*fact))
+            .any(|fact| symbols.asks_data(&symbols.context, fact));
+        if let Some(Ok(sizes)) = inferred
+            && !assumes
+            && self.fits(&sizes, &results)
+        {
+            for (sizes, tensor) in sizes.into_iter().zip(&results) {
+                if let Some(key) = self.tensor_key(tensor.as_borrowed()) {
+                    self.set_sizes(key, sizes);
+                }
+            }
+            self.log_conditions(result.py(), added, None);
+            return Ok(());
+        }
+        self.symbols.as_mut().expect("there were some").context = before;
+        let is_row = heap::is_exact_list(result) || result.is_exact_instance_of::<PyTuple>();
+        if is_row || RANKED.contains(&base) {
+            return Err((Reason::DynamicOutput, format!("{name} of what data has sized")));
+        }
+        self.begin_data_sizes(SizedBy::All, &[], result)
+    }
+}
