@@ -91,7 +91,10 @@ def compare(operator: Any, sample: Any) -> bool:
     assert len(outputs) == len(wanted), operator.name
     for output, want, spec in zip(outputs, wanted, program.outputs, strict=True):
         want = want if isinstance(want, torch.Tensor) else torch.tensor(want)
-        assert (output.dtype, tuple(output.shape)) == (spec.dtype, spec.shape), operator.name
+        # Data decide some sizes: these aren't known.
+        sizes = zip(output.shape, spec.shape, strict=True)
+        assert output.dtype == spec.dtype, operator.name
+        assert all(known in (None, size) for size, known in sizes), operator.name
         assert (output.dtype, output.shape) == (want.dtype, want.shape), operator.name
         if not operator.name.startswith(UNDETERMINED):
             torch.testing.assert_close(output, want.detach(), rtol=0, atol=0, equal_nan=True)

@@ -140,7 +140,7 @@ def _cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any
     else:
         less = whole - correction * (weights * aweights).sum() / whole
     found = weighted @ off.mT.conj() / torch.clamp(less, min=0)
-    return found.squeeze(1).squeeze(0) if input.dim() < 2 else found
+    return found.reshape([]) if rows.shape[0] == 1 else found
 
 
 def _corrcoef(input: Any) -> Any:
@@ -189,7 +189,8 @@ def _of_shares(name: str, skips: bool) -> Callable[..., Any]:
                     f"{name}() q must be a scalar or 1D tensor of the input's element type"
                 )
             is_all_true((shares >= 0) & (shares <= 1))
-        rows = input.reshape(-1) if dim is None else input.movedim(dim, -1)
+        is_one = dim is None or not input.dim()
+        rows = input.reshape(-1) if is_one else input.movedim(dim, -1)
         rows = torch.sort(rows, -1).values
         unknown = torch.isnan(rows)
         last = rows.shape[-1] - 1
@@ -213,7 +214,7 @@ def _of_shares(name: str, skips: bool) -> Callable[..., Any]:
             )
         found = found.movedim(-1, 0)
         if keepdim:
-            if dim is None:
+            if is_one:
                 found = found.reshape([-1, *[1] * input.dim()])
             else:
                 found = found.unsqueeze(dim + 1 if dim >= 0 else dim)
