@@ -189,8 +189,9 @@ def _of_shares(name: str, skips: bool) -> Callable[..., Any]:
                     f"{name}() q must be a scalar or 1D tensor of the input's element type"
                 )
             is_all_true((shares >= 0) & (shares <= 1))
+        axis = -1 if dim is None else dim
         is_one = dim is None or not input.dim()
-        rows = input.reshape(-1) if is_one else input.movedim(dim, -1)
+        rows = input.reshape(-1) if is_one else input.movedim(axis, -1)
         rows = torch.sort(rows, -1).values
         unknown = torch.isnan(rows)
         last = rows.shape[-1] - 1
@@ -217,7 +218,7 @@ def _of_shares(name: str, skips: bool) -> Callable[..., Any]:
             if is_one:
                 found = found.reshape([-1, *[1] * input.dim()])
             else:
-                found = found.unsqueeze(dim + 1 if dim >= 0 else dim)
+                found = found.unsqueeze(axis + 1 if axis >= 0 else axis)
         return found if shares.dim() else found.squeeze(0)
 
     return quantile
