@@ -135,7 +135,7 @@ def writes_to_what_all_have(model, rows):
 
 
 def draws_into_what_all_have(model, rows):
-    return torch.zeros(2).uniform_() + (rows["x"] @ model["w"]).sum(0)
+    return torch.arange(2.0).uniform_() + (rows["x"] @ model["w"]).sum(0)
 
 
 ALONE = (of_the_same_for_all, writes_to_what_all_have, draws_into_what_all_have)
