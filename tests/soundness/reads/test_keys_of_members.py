@@ -1,4 +1,4 @@
-"""Members of enumerations of texts and integers as keys: a dictionary finds them by what they equal, whatever key it holds."""
+"""Members of enumerations as keys. A dictionary finds those of texts and integers by what they equal, whatever key it holds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+
+import stator
 
 from ..worlds import World, agree
 
@@ -158,3 +160,182 @@ def test_each_call_finds_what_is_there(make: Callable[[], dict[Any, Any]]) -> No
     agree(lambda: World(read_by_value, (make(),)), *[changed] * 6, replays=False, again=1)
     x = torch.ones(2)
     assert torch.equal(read_by_member(x, make())[0], x * 1.5)
+
+
+def _left_as_they_were(world: World) -> None:
+    world.args[0]["other"] = 1.0
+
+
+@pytest.mark.parametrize("make", [of_values, of_members, of_both])
+@pytest.mark.parametrize("fn", FUNCTIONS)
+def test_no_break(fn: Callable[..., Any], make: Callable[[], dict[Any, Any]]) -> None:
+    if fn in (read_by_a_text_of_its_own, read_by_own_equality):
+        pytest.skip("of a class with an equality of its own, or none that is known by identity")
+    # What a call takes out, the next one doesn't find; what isn't there raises.
+    with stator.config.patch(skip_unprofitable=False):
+        compiled = agree(lambda: World(fn, (make(),)), _left_as_they_were, replays=False)
+    assert compiled.stats.breaks == 0, compiled.stats.reason
+
+
+Classes = dict[str, Any]
+
+
+def classes() -> Classes:
+    """Classes of a world's own, which may be changed."""
+
+    class Phase(str, enum.Enum):
+        FIT = "fit"
+        TEST = "test"
+
+    class Kind(enum.StrEnum):
+        SMALL = enum.auto()
+        LARGE = enum.auto()
+
+    class Stage(enum.IntEnum):
+        EARLY = 1
+        LATE = 2
+
+    class Flags(enum.IntFlag):
+        A = 1
+        B = 2
+
+    class Role(enum.Enum):
+        TEACHER = 1
+        STUDENT = 2
+
+    return {"phase": Phase, "kind": Kind, "stage": Stage, "flags": Flags, "role": Role}
+
+
+def pair(of: Classes, name: str) -> tuple[Any, Any]:
+    first, second = of[name]
+    return first, second
+
+
+def counts(x: Tensor, of: Classes, name: str, d: dict[Any, Any]) -> Any:
+    first, second = pair(of, name)
+    d[first] += 1
+    return x * d[first], d[second]
+
+
+def appends(x: Tensor, of: Classes, name: str, d: dict[Any, Any]) -> Any:
+    first, _ = pair(of, name)
+    total = x.sum()
+    d.setdefault("losses", collections.defaultdict(list))[first].append(total.item())
+    return total, list(d["losses"])
+
+
+def asks(x: Tensor, of: Classes, name: str, d: dict[Any, Any]) -> Any:
+    first, second = pair(of, name)
+    return x * (2 if first in d else 3), d.get(second), d.get(first.value), first.value in d
+
+
+def makes(x: Tensor, of: Classes, name: str, d: dict[Any, Any]) -> Any:
+    """Dictionaries of its own."""
+    first, second = pair(of, name)
+    table = {first: x * 2, second: x * 3}
+    seen = collections.Counter([first, second, first])
+    return table[first] + table[second], table.get(first.value), seen, first.value in table
+
+
+def replaces(x: Tensor, of: Classes, name: str, d: dict[Any, Any]) -> Any:
+    """Which of the keys that are equal is there afterwards depends on which one was first."""
+    first, second = pair(of, name)
+    d.pop(first, None)
+    d[first.value] = x.sum().item()
+    d.pop(second.value, None)
+    d[second] = x * 2
+    return [(type(key).__name__, key) for key in d]
+
+
+def adds_anew(x: Tensor, of: Classes, name: str, d: dict[Any, Any]) -> Any:
+    first, second = pair(of, name)
+    had = first.value in d, second.value in d
+    d.clear()
+    d[first] = x.sum().item()
+    d[second.value] = x + 1
+    return had, [(type(key).__name__, key) for key in d]
+
+
+def goes_over(x: Tensor, of: Classes, name: str, d: dict[Any, Any]) -> Any:
+    first, _ = pair(of, name)
+    for key, value in d.items():
+        x = x + value if key is first else x * 2
+    return x
+
+
+def own_equality(world: World) -> None:
+    of, name = world.args[0], world.args[1]
+    type.__setattr__(of[name], "__eq__", lambda self, other: False)
+    type.__setattr__(of[name], "__hash__", lambda self: 7)
+
+
+def own_hash(world: World) -> None:
+    of, name = world.args[0], world.args[1]
+    type.__setattr__(of[name], "__hash__", lambda self: 12345)
+
+
+def other_entries(world: World) -> None:
+    of, name, d = world.args
+    d.clear()
+    d.update({member: 0.5 + at for at, member in enumerate(of[name])})
+
+
+def by_values(world: World) -> None:
+    of, name, d = world.args
+    d.clear()
+    d.update({member.value: 2.5 + at for at, member in enumerate(of[name])})
+
+
+@pytest.mark.parametrize("step", [own_equality, own_hash, other_entries, by_values])
+@pytest.mark.parametrize("keys", ["members", "values"])
+@pytest.mark.parametrize("name", ["phase", "kind", "stage", "flags", "role"])
+@pytest.mark.parametrize(
+    "fn", [counts, appends, asks, makes, replaces, adds_anew, goes_over], ids=lambda fn: fn.__name__
+)
+def test_members(
+    fn: Callable[..., Any], name: str, keys: str, step: Callable[[World], None]
+) -> None:
+    """Equal and replayed, also after the class or the dictionary has changed."""
+
+    def make() -> World:
+        of = classes()
+        members = list(of[name])
+        found = members if keys == "members" else [member.value for member in members]
+        d: dict[Any, Any] = {key: 1.5 + at for at, key in enumerate(found)}
+        return World(fn, (of, name, d))
+
+    with stator.config.patch(skip_unprofitable=False):
+        agree(make, step, replays=False, again=3)
+
+
+@pytest.mark.parametrize("name", ["phase", "kind", "stage", "flags", "role"])
+@pytest.mark.parametrize("fn", [counts, appends, asks, makes, replaces, adds_anew, goes_over])
+def test_members_break_nothing(fn: Callable[..., Any], name: str) -> None:
+    def make() -> World:
+        of = classes()
+        return World(fn, (of, name, {member: 1.5 for member in of[name]}))
+
+    with stator.config.patch(skip_unprofitable=False):
+        compiled = agree(make, replays=False, again=6)
+    assert compiled.stats.breaks == 0 and compiled.stats.hits > 0, compiled.stats.reason
+
+
+def test_a_hook_finds_new_entries_under_their_own_keys() -> None:
+    """What the trace has stored is written before the hook runs."""
+
+    def make() -> World:
+        weight = torch.ones(3, requires_grad=True)
+        table: dict[Any, Any] = {}
+        seen: list[Any] = []
+        weight.register_hook(lambda grad: seen.append([type(key).__name__ for key in table]))
+
+        def fn(x: Tensor, table: dict[Any, Any]) -> Any:
+            table.clear()
+            table[Mode.TRAIN] = x * 2
+            weight.grad = None
+            (weight * x).sum().backward()
+            return list(table)
+
+        return World(fn, (table,), state=seen)
+
+    agree(make, replays=False)

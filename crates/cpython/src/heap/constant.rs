@@ -163,20 +163,20 @@ fn equal_within(a: Any<'_, '_>, b: Any<'_, '_>, depth: usize) -> bool {
 }
 
 /// Equality as dictionaries mean it (`1 == True == 1.0`), of a stored key with a constant. `None`
-/// if the stored key isn't a constant: its type may define equality.
+/// if the stored key isn't a constant, nor [one to every dictionary](types::is_valued): its type may define equality.
 pub(super) fn keys_equal(stored: Any<'_, '_>, key: Any<'_, '_>) -> Option<bool> {
     if stored.is(&*key) {
         return Some(true);
     }
-    if !is_constant(stored) {
+    if !is_constant(stored) && !types::is_valued(stored) {
         return None;
     }
     Some(compared_equal(stored, key))
 }
 
-/// Whether two constants are equal, as `==` says.
+/// Whether two constants are equal, as `==` says, or objects that are [such to every dictionary](types::is_valued).
 pub(super) fn compared_equal(a: Any<'_, '_>, b: Any<'_, '_>) -> bool {
-    // SAFETY: both are constants, whose comparison is C code of CPython (or of `torch.device`).
+    // SAFETY: both compare as constants do, by C code of CPython (or of `torch.device`).
     unsafe {
         let result = ffi::PyObject_RichCompareBool(a.as_ptr(), b.as_ptr(), ffi::Py_EQ);
         if result < 0 {

@@ -161,9 +161,9 @@ pub fn length(dict: Any<'_, '_>) -> Option<usize> {
 
 /// The value at `key` in the dictionary's storage.
 ///
-/// Keys that are constants ([`constant::is_constant`]) are found by equality, others by identity.
-/// Refused if a stored key has the same hash but a type that might define its own equality, or if a key that isn't there
-/// itself may equal another one ([`types::may_equal_others`]).
+/// Keys that are constants ([`constant::is_constant`]), or such to every dictionary ([`types::is_valued`]), are found by
+/// equality, others by identity. Refused if a stored key has the same hash but a type that might define its own equality, or if
+/// a key that isn't there itself may equal another one ([`types::may_equal_others`]).
 #[inline]
 pub fn get<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
     if !is_dict(dict) {
@@ -172,12 +172,12 @@ pub fn get<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
     let known = if types::address_of(key) == &raw mut ffi::PyUnicode_Type as usize {
         // SAFETY: an exact string, which keeps its hash once it was asked for.
         unsafe { words::word(key.as_ptr(), layout::STRING_HASH) as isize }
-    } else if constant::is_constant(key) {
+    } else if constant::is_constant(key) || types::is_valued(key) {
         -1
     } else {
         return by_identity(dict, key);
     };
-    // SAFETY: hashing a constant runs no user code; it may fail for lack of memory.
+    // SAFETY: hashing such a key runs no user code; it may fail for lack of memory.
     let hash = if known == -1 { unsafe { ffi::PyObject_Hash(key.as_ptr()) } } else { known };
     if hash == -1 {
         // SAFETY: the GIL is held, which `Any` proves.
@@ -185,14 +185,44 @@ pub fn get<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
         return Lookup::Refused;
     }
     // SAFETY: `dict` is a dictionary; nothing below runs Python code, so its table stays in place.
-    unsafe { probe(dict, key, hash) }
+    unsafe { probe(dict, key, hash) }.0
 }
 
-/// Follows CPython's probe sequence.
+/// The key that a dictionary holds where it finds another one, if that is an object of a Python class that is a text or number to
+/// every dictionary ([`types::is_valued`]).
+#[must_use]
+pub fn valued_key<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: asked of a dictionary alone: a table with keys that are no exact texts is a general one.
+    let is_general = is_dict(dict)
+        && unsafe {
+            let object = dict.as_ptr().cast::<ffi::PyDictObject>();
+            (*(*object).ma_keys.cast::<layout::DictKeys>()).kind == 0
+        };
+    if !is_general || !(constant::is_constant(key) || types::is_valued(key)) {
+        return None;
+    }
+    // SAFETY: hashing such a key runs no user code.
+    let hash = unsafe { ffi::PyObject_Hash(key.as_ptr()) };
+    if hash == -1 {
+        // SAFETY: the GIL is held, which `Any` proves.
+        unsafe { ffi::PyErr_Clear() };
+        return None;
+    }
+    // SAFETY: as in [`get`]; the dictionary owns the key.
+    let stored = unsafe { Bound::from_borrowed_ptr_or_opt(dict.py(), probe(dict, key, hash).1) }?;
+    types::is_valued(stored.as_borrowed()).then_some(stored)
+}
+
+/// Follows CPython's probe sequence: the value, and the key that is stored (null: none), which the dictionary owns.
 ///
 /// # Safety
-/// `dict` is a dictionary, `hash` is the hash of `key`, and `key` is a constant.
-unsafe fn probe<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>, hash: isize) -> Lookup<'py> {
+/// `dict` is a dictionary, `hash` is the hash of `key`, and `key` is a constant or [such](types::is_valued) to every dictionary.
+unsafe fn probe<'py>(
+    dict: Any<'_, 'py>,
+    key: Any<'_, 'py>,
+    hash: isize,
+) -> (Lookup<'py>, *mut ffi::PyObject) {
+    let none = std::ptr::null_mut();
     // SAFETY: layout of `PyDictObject` and its keys object. Indices in the table are below
     // `dk_nentries`; entries that are indexed have a key; a split table's values may be null.
     unsafe {
@@ -214,7 +244,7 @@ unsafe fn probe<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>, hash: isize) -> Look
                 _ => indices.cast::<i64>().add(position).read() as isize,
             };
             if index == -1 {
-                return Lookup::Absent;
+                return (Lookup::Absent, none);
             }
             if index >= 0 {
                 let entry = entries.add(index as usize * if general { 24 } else { 16 });
@@ -235,11 +265,12 @@ unsafe fn probe<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>, hash: isize) -> Look
                             } else {
                                 first.add(index as usize).read()
                             };
-                            return Bound::from_borrowed_ptr_or_opt(dict.py(), value)
+                            let value = Bound::from_borrowed_ptr_or_opt(dict.py(), value)
                                 .map_or(Lookup::Absent, Lookup::Found);
+                            return (value, stored);
                         }
                         Some(false) => {}
-                        None => return Lookup::Refused,
+                        None => return (Lookup::Refused, none),
                     }
                 }
             }

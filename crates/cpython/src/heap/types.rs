@@ -191,6 +191,53 @@ pub fn may_equal_others(object: Any<'_, '_>) -> bool {
         && super::tensor::info(object).is_none()
 }
 
+/// Whether an object is a text or a number to every dictionary, though its class is a Python one: that leaves hashing and
+/// comparing to `str` or `int`, as enumerations of texts and integers do. No Python code runs where it's looked up.
+#[must_use]
+pub fn is_valued(object: Any<'_, '_>) -> bool {
+    let slots = |ty: *const ffi::PyTypeObject| {
+        // SAFETY: a live type, and the GIL is held, so nobody changes its slots meanwhile.
+        let (hash, compare) = unsafe { ((*ty).tp_hash, (*ty).tp_richcompare) };
+        (hash.map(|slot| slot as usize), compare.map(|slot| slot as usize))
+    };
+    // SAFETY: of a live object; its type's flags are read.
+    let (own, is_made, is_text, is_number) = unsafe {
+        let own = ffi::Py_TYPE(object.as_ptr());
+        let has = |flag| ffi::PyType_HasFeature(own, flag) != 0;
+        let is_made = has(ffi::Py_TPFLAGS_HEAPTYPE);
+        let (is_text, is_number) =
+            (has(ffi::Py_TPFLAGS_UNICODE_SUBCLASS), has(ffi::Py_TPFLAGS_LONG_SUBCLASS));
+        (own, is_made, is_text, is_number)
+    };
+    is_made
+        && (is_text && slots(own) == slots(&raw const ffi::PyUnicode_Type)
+            || is_number && slots(own) == slots(&raw const ffi::PyLong_Type))
+}
+
+/// The text or number that such an object [is](is_valued), of the exact type; `None` for any other object.
+#[must_use]
+pub fn plain_value<'py>(object: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    if !is_valued(object) {
+        return None;
+    }
+    let py = object.py();
+    // SAFETY: an instance of `str` or `int`. `PyUnicode_FromObject` copies a text of another class; the slot, which is
+    // `int`'s own, copies a number.
+    unsafe {
+        let own = if ffi::PyUnicode_Check(object.as_ptr()) != 0 {
+            ffi::PyUnicode_FromObject(object.as_ptr())
+        } else {
+            let numbers = ffi::PyLong_Type.tp_as_number;
+            (*numbers).nb_positive?(object.as_ptr())
+        };
+        let own = Bound::from_owned_ptr_or_opt(py, own);
+        if own.is_none() {
+            ffi::PyErr_Clear();
+        }
+        own
+    }
+}
+
 /// Whether instances hold state of a C class (other than `object`), which C code reads without
 /// asking a special method: a `deque`, a `datetime`, an exception.
 ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyString, PyType};
 
 use super::asked::Told;
 use super::tensors::{Kinds, Tensors};
@@ -315,8 +315,23 @@ impl<'py> Builder<'py> {
             dict::Lookup::Absent => None,
             dict::Lookup::Refused => return Err(Unwatchable("a key that can't be looked up")),
         };
+        let valued = dict::valued_key(self.object(node), key);
         let key = self.key(key)?;
-        Ok(self.entry(watch, key, None, value))
+        let found = self.entry(watch, key, None, value);
+        if let Some(valued) = valued {
+            self.equality(&valued.get_type())?;
+        }
+        Ok(found)
+    }
+
+    /// Records how objects of a class are hashed and compared.
+    fn equality(&mut self, class: &Bound<'py, PyType>) -> Result<()> {
+        let class = self.anchor(class.as_any().as_borrowed())?;
+        for name in ["__hash__", "__eq__"] {
+            let name = PyString::intern(self.py, name);
+            self.lookup(class, None, name.as_any().as_borrowed())?;
+        }
+        Ok(())
     }
 
     /// Records the keys of a dictionary in order.

@@ -169,7 +169,7 @@ impl State {
         self.rekey(dict)?;
         for (other, value) in heap::dict_items(dict) {
             // What goes to the front makes all others move behind it.
-            if !last || heap::equal_keys(other.as_borrowed(), key) {
+            if !last || heap::same_key(other.as_borrowed(), key) {
                 self.read_key(dict, other.as_borrowed(), Some(value))?;
                 self.write_key(dict, other.as_borrowed(), false)?;
             }

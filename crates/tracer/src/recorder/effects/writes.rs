@@ -125,7 +125,7 @@ impl State {
                 return Ok(());
             }
         }
-        if self.know_module_key(key)? || self.is_member_key(key) {
+        if self.know_module_key(key)? || self.know_member_key(key)? {
             return Ok(());
         }
         let detail = format!("an item of a {}", heap::type_name(dict));
@@ -351,7 +351,7 @@ fn order_items(py: Python<'_>, effects: &mut Vec<Effect>, dict: usize, keys: &Ke
         .collect();
     let Some(&some) = at.first() else { return };
     let now = heap::stored_keys(effects[some].object.bind_borrowed(py));
-    let same = |left: Borrowed<'_, '_>, right: Borrowed<'_, '_>| heap::equal_keys(left, right);
+    let same = |left: Borrowed<'_, '_>, right: Borrowed<'_, '_>| heap::same_key(left, right);
     // How many entries, from the front, have kept their place.
     let mut old = first.iter();
     let kept = now
@@ -398,7 +398,7 @@ fn moves_to_end(
     first: &[Py<PyAny>],
 ) -> Option<Effect> {
     let same = |left: &Py<PyAny>, right: &Py<PyAny>| {
-        heap::equal_keys(left.bind_borrowed(py), right.bind_borrowed(py))
+        heap::same_key(left.bind_borrowed(py), right.bind_borrowed(py))
     };
     let some = effects.iter().find(|effect| effect.object.as_ptr() as usize == dict)?;
     let now = ordered_keys(some.object.bind_borrowed(py));

@@ -137,7 +137,19 @@ pub fn is_ordered_dict(object: Borrowed<'_, '_>) -> bool {
     dict::is_ordered_dict(object)
 }
 
-/// Whether a dictionary takes two keys for the same. (Objects are told apart by identity.)
+/// Whether a dictionary takes two keys for the same, a member of an enumeration of texts or numbers for its value, too.
+pub fn same_key(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
+    if equal_keys(left, right) {
+        return true;
+    }
+    let (left_value, right_value) = (types::plain_value(left), types::plain_value(right));
+    let is_valued = left_value.is_some() || right_value.is_some();
+    let left = left_value.as_ref().map_or(left, |value| value.as_borrowed());
+    let right = right_value.as_ref().map_or(right, |value| value.as_borrowed());
+    is_valued && equal_keys(left, right)
+}
+
+/// Whether two keys are one object, or equal constants. (Other objects are told apart by identity.)
 pub fn equal_keys(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
     left.is(right)
         || (constant::is_constant(left)

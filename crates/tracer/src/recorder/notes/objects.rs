@@ -112,10 +112,17 @@ impl Objects {
     }
 
     /// The one object that stands for all keys that a dictionary takes for `key`: strings are
-    /// interned, other constants found by equality, objects stand for themselves.
+    /// interned, other constants found by equality, members of enumerations of texts and numbers by their values, other objects
+    /// stand for themselves.
     pub fn canonical<'py>(&mut self, key: Borrowed<'_, 'py>) -> Object<'py> {
-        if key.is_exact_instance_of::<PyString>() || !heap::is_constant(key) {
+        if key.is_exact_instance_of::<PyString>() {
             return canonical_key(key);
+        }
+        if !heap::is_constant(key) {
+            return match types::plain_value(key) {
+                Some(value) => self.canonical(value.as_borrowed()),
+                None => key.to_owned(),
+            };
         }
         let py = key.py();
         let keys = self.keys.get_or_insert_with(|| PyDict::new(py).unbind()).bind(py);

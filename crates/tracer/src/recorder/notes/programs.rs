@@ -70,7 +70,7 @@ impl State {
             let now = heap::dict_items(dict);
             let is_same = now.len() == before.len()
                 && now.iter().zip(before).all(|((key, value), (old_key, old))| {
-                    heap::equal_keys(key.as_borrowed(), old_key.bind_borrowed(py)) && value.is(old)
+                    heap::same_key(key.as_borrowed(), old_key.bind_borrowed(py)) && value.is(old)
                 });
             if is_same {
                 continue;
@@ -88,7 +88,7 @@ impl State {
             if !same_values && changed.is_none() {
                 let old = |key: Borrowed<'_, '_>| {
                     let mut old = before.iter();
-                    old.find(|(old, _)| heap::equal_keys(old.bind_borrowed(py), key))
+                    old.find(|(old, _)| heap::same_key(old.bind_borrowed(py), key))
                 };
                 let differs = now.iter().find(|(key, value)| {
                     !old(key.as_borrowed()).is_some_and(|(_, old)| value.is(old))

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::container;
+use stator_cpython::heap::{container, dict};
 use stator_cpython::object::Borrowed;
 use stator_graph::{Arg, Value};
 
@@ -70,7 +70,9 @@ impl State {
                 let key = key.bind_borrowed(py);
                 let is_known = heap::is_constant(key) && !self.has_open_key(object, key)
                     || self.key_source(key).is_some();
-                if is_ordered || !is_known {
+                // A new entry has the key that it was made with.
+                let is_other = rekeyed.is_some() && dict::valued_key(object, key).is_some();
+                if is_ordered || !is_known || is_other {
                     return false;
                 }
             }

@@ -4,6 +4,7 @@
 //! very ones. Slots of dictionaries are guarded one by one, as they are read.
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic;
@@ -294,6 +295,9 @@ impl State {
         stands_in: bool,
     ) -> Result<(), Stop> {
         let Some(parent) = self.source(dict) else { return Ok(()) };
+        if !key.is_exact_instance_of::<PyString>() {
+            self.know_equality(dict, key)?;
+        }
         let key = self.key_in(dict, key);
         let slot = (dict.as_ptr() as usize, key.as_ptr() as usize);
         if self.enclosed.hides(slot.0)
@@ -325,6 +329,7 @@ impl State {
         let id = self.objects.intern(key.as_borrowed());
         match value {
             Some(value) => {
+                self.know_stored_key(dict, key.as_borrowed())?;
                 let text = self.key_text(id, key.as_borrowed());
                 // Each slot comes here once.
                 let source = self.sources.new_dict_item(parent, id, text);

@@ -1,8 +1,9 @@
 //! Keys of dictionaries that are looked up: what a dictionary asks of a key, and what it finds.
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
-use stator_cpython::heap::{tensor, types};
+use pyo3::types::{PyString, PyType};
+use stator_cpython::generic;
+use stator_cpython::heap::{dict, tensor, types};
 use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::GuardKind;
@@ -57,6 +58,7 @@ impl State {
     ) -> Result<(), Stop> {
         self.note_hashed(key);
         self.refuse_own_answers(key, &["__hash__", "__eq__"])?;
+        self.know_equality(dict, key)?;
         if self.source(dict).is_some() {
             self.know_tensor_key(key, value.is_some())?;
             if !self.is_plain_key(key) {
@@ -90,13 +92,7 @@ impl State {
         }
         let Some(source) = self.source(key) else { return Ok(false) };
         if !self.is_identity_guarded(key) {
-            let ty = key.get_type();
-            for name in ["__hash__", "__eq__"] {
-                let found = types::lookup_named(&ty, name);
-                let name = PyString::intern(key.py(), name);
-                let found = found.as_ref().map(|found| found.as_borrowed());
-                self.guard_lookup(&ty, name.as_any().as_borrowed(), found, Use::default())?;
-            }
+            self.know_key_class(key)?;
             let id = self.object(key);
             self.guard(source, GuardKind::Is(id));
             self.objects.mark(key, Mark::ByIdentity);
@@ -104,13 +100,61 @@ impl State {
         Ok(true)
     }
 
-    /// Whether a key is a member of an enumeration that is known by identity, and that a dictionary knows by it: it is equal
-    /// to itself alone, and is hashed by its name.
-    pub fn is_member_key(&mut self, key: Borrowed<'_, '_>) -> bool {
-        self.kind(key) == Kind::Singleton
+    /// As [`State::know_module_key`], for a member of an enumeration that is known by identity. A dictionary knows it by that,
+    /// where it is equal to itself alone and hashed by its name, or by the text or number that it is.
+    pub fn know_member_key(&mut self, key: Borrowed<'_, '_>) -> Result<bool, Stop> {
+        let is_known = self.kind(key) == Kind::Singleton
             && self.source(key).is_some()
             && self.is_identity_guarded(key)
-            && is_plain_member(key)
+            && is_found_without_code(key)
+            && is_enumerated(key);
+        if is_known {
+            self.know_key_class(key)?;
+        }
+        Ok(is_known)
+    }
+
+    /// How a key is hashed and compared that isn't what it is by its type alone, and so for the one that the dictionary holds
+    /// in its place: classes change.
+    pub(super) fn know_equality(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
+        if self.kind(key) == Kind::Singleton && !types::compares_by_identity(key) {
+            if !is_found_without_code(key) {
+                return Err((
+                    Reason::Unsupported,
+                    format!("__hash__ of a {}", heap::type_name(key)),
+                ));
+            }
+            self.know_key_class(key)?;
+        }
+        self.know_stored_key(dict, key)
+    }
+
+    /// As [`State::know_equality`], for the key that the dictionary holds.
+    pub(super) fn know_stored_key(
+        &mut self,
+        dict: Borrowed<'_, '_>,
+        key: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
+        match dict::valued_key(dict, key) {
+            Some(stored) => self.know_key_class(stored.as_borrowed()),
+            None => Ok(()),
+        }
+    }
+
+    /// How objects of a key's class are hashed and compared.
+    fn know_key_class(&mut self, key: Borrowed<'_, '_>) -> Result<(), Stop> {
+        let ty = key.get_type();
+        for name in ["__hash__", "__eq__"] {
+            let found = types::lookup_named(&ty, name);
+            let name = PyString::intern(key.py(), name);
+            let found = found.as_ref().map(|found| found.as_borrowed());
+            self.guard_lookup(&ty, name.as_any().as_borrowed(), found, Use::default())?;
+        }
+        Ok(())
     }
 
     /// Whether a dictionary finds a key by its value, or as the object that it is, without code of a
@@ -118,12 +162,10 @@ impl State {
     pub fn is_plain_key(&mut self, key: Borrowed<'_, '_>) -> bool {
         match self.kind(key) {
             Kind::Builtin => !self.is_own_method(key),
-            Kind::Constant
-            | Kind::Function
-            | Kind::Type
-            | Kind::Module
-            | Kind::Singleton
-            | Kind::TorchCallable => true,
+            Kind::Constant | Kind::Function | Kind::Type | Kind::Module | Kind::TorchCallable => {
+                true
+            }
+            Kind::Singleton => is_found_without_code(key),
             Kind::Tuple => heap::is_constant(key),
             Kind::Tensor => self.is_identity_guarded(key),
             _ => false,
@@ -131,9 +173,25 @@ impl State {
     }
 }
 
+static MEMBER: Named = Named::new("enum", "Enum");
+
+/// Whether an object is a member of an enumeration.
+fn is_enumerated(object: Borrowed<'_, '_>) -> bool {
+    let class = MEMBER.get(object.py()).ok().and_then(|class| class.cast::<PyType>().ok());
+    class.is_some_and(|class| generic::is_subtype(&object.get_type(), class))
+}
+
+/// Whether a dictionary finds an object that is known by identity without code of the program's: a member of an enumeration is
+/// the text or number that it is, or equal to itself alone and hashed by its name.
+fn is_found_without_code(object: Borrowed<'_, '_>) -> bool {
+    types::compares_by_identity(object)
+        || types::is_valued(object)
+        || !is_enumerated(object)
+        || is_plain_member(object)
+}
+
 /// Whether an object is a member of an enumeration whose class leaves equality to `object` and hashing to `enum.Enum`.
 fn is_plain_member(object: Borrowed<'_, '_>) -> bool {
-    static MEMBER: Named = Named::new("enum", "Enum");
     let Ok(member) = MEMBER.get(object.py()) else { return false };
     let (ty, plain) = (object.get_type(), object.py().get_type::<PyAny>());
     let is_from = |class: &Object<'_>, name: &str| {
