@@ -15,6 +15,7 @@ import stator
 from .results import copied, same
 
 COUNTS = [0, 0, 0]
+KEPT: list[Any] = [0.25, 0.0]
 LEAF = torch.ones(3, requires_grad=True)
 
 
@@ -30,6 +31,19 @@ def of_tensors(x: Tensor) -> Any:
 def beside_numbers(x: Tensor) -> Any:
     found = max(x[0], x.sum().item(), 0.5)
     return found, min(x.sum().item(), x[1])
+
+
+def in_lists(x: Tensor) -> Any:
+    bracket = [0, x[0], x.sum()]
+    return max(bracket) - min(bracket), min((x[0], 1.0, x[1])), max([x[2]])
+
+
+def of_outside(x: Tensor) -> Any:
+    """As a line search has its bracket: numbers beside tensors."""
+    KEPT[1] = x[0]
+    best = max(KEPT) * 2
+    KEPT[1] = 0.0
+    return best
 
 
 def which(x: Tensor) -> Any:
@@ -72,7 +86,7 @@ def out_of_range(x: Tensor) -> Any:
     return mine
 
 
-PROGRAMS = (clipped, of_tensors, which, counted, deleted, out_of_range)
+PROGRAMS = (clipped, of_tensors, in_lists, of_outside, which, counted, deleted, out_of_range)
 INPUTS = (
     [1.0, 2.0, 3.0],
     [3.0, 1.0, 2.0],

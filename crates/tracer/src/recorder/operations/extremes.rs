@@ -1,4 +1,4 @@
-//! `min` and `max` of tensors with one element (`max(loss, 0)`): comparisons, and of each a decision.
+//! `min` and `max` of tensors with one element (`max(loss, 0)`, `max([0, loss])`): comparisons, and of each a decision.
 
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -6,10 +6,17 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, CompareOp};
 
 use crate::recorder::Recorder;
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::numbers::read_tensors::single;
+
+/// So many are compared one by one.
+const MOST: usize = 64;
+
+fn is_list_or_tuple(object: Borrowed<'_, '_>) -> bool {
+    heap::is_exact_list(object) || heap::is_plain_tuple(object)
+}
 
 impl Recorder {
     /// The least or greatest of what is given, if tensors are among it; `None`: it's something else.
@@ -18,12 +25,21 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
+        let op = self.functions.numeric(callable)?.extreme()?;
         let is_tensor = |arg: &Borrowed<'_, '_>| self.kind(*arg) == Kind::Tensor;
-        let (None, [first, others @ ..]) = (names, args) else { return None };
-        if others.is_empty() || !args.iter().any(is_tensor) {
+        let listed;
+        let args: Args<'_, 'py> = match (names, args) {
+            (None, [sequence]) if is_list_or_tuple(*sequence) => {
+                listed = self.elements(*sequence)?;
+                listed.iter().map(|item| item.as_borrowed()).collect()
+            }
+            (None, [_, _, ..]) => args.iter().copied().collect(),
+            _ => return None,
+        };
+        let [first, others @ ..] = &args[..] else { return None };
+        if args.len() > MOST || !args.iter().any(is_tensor) {
             return None;
         }
-        let op = self.functions.numeric(callable)?.extreme()?;
         let is_plain = |arg: &Borrowed<'_, '_>| {
             if is_tensor(arg) { single(*arg).is_some() } else { heap::is_number(*arg) }
         };
