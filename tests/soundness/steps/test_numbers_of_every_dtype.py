@@ -10,6 +10,8 @@ import torch
 from differential.support import api
 from torch import Tensor
 
+import stator
+
 from .results import same
 
 DTYPES = [
@@ -55,3 +57,24 @@ def test_numbers(read: Read, dtype: torch.dtype) -> None:
             tensor = torch.tensor(value).to(dtype).reshape(shape)
             expected, found = ended(read, tensor), ended(compiled, tensor)
             assert same(found, expected), (value, shape, found, expected)
+
+
+TRUTHS: dict[str, Read] = {
+    "index": lambda t: [0.5, 2.5][int(t)] * torch.ones(2),
+    "sum": lambda t: int(t) + int(~t) + 1.5,
+    "float": lambda t: torch.full((2,), float(t)),
+    "kept": lambda t: {"right": int(t.all()), "share": float(t.any()) / 2},
+}
+
+
+@pytest.mark.parametrize("read", TRUTHS.values(), ids=TRUTHS)
+def test_numbers_of_truths_break_nothing(read: Read) -> None:
+    """`int()` and `float()` of a truth value are numbers like others."""
+    with stator.config.patch(skip_unprofitable=False):
+        compiled = api.compile(read)
+        for value in (True, True, False, True, False, False, True):
+            tensor = torch.tensor(value)
+            assert same(compiled(tensor), read(tensor))
+    if not api.PLAIN:
+        stats = stator.stats(compiled)
+        assert stats.breaks == 0 and stats.hits > 0, stats.reason

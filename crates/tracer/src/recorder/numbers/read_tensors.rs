@@ -88,8 +88,10 @@ impl Recorder {
             (matches!(info.dtype, 0..=4), matches!(info.dtype, 5..=7 | 15));
         let is_number = match read {
             TensorRead::Truth => false,
-            TensorRead::Item | TensorRead::Float => is_integer || is_float,
-            TensorRead::Integer => is_integer,
+            TensorRead::Item => is_integer || is_float,
+            // Those of a truth value are no truth values.
+            TensorRead::Float => is_integer || is_float || info.dtype == BOOL,
+            TensorRead::Integer => is_integer || info.dtype == BOOL,
         };
         if is_number {
             return self.read_number(frame, read.method(), tensor, native);
