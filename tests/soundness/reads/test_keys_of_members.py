@@ -309,7 +309,7 @@ def test_members(
 
 
 @pytest.mark.parametrize("name", ["phase", "kind", "stage", "flags", "role"])
-@pytest.mark.parametrize("fn", [counts, appends, asks, makes, replaces, adds_anew, goes_over])
+@pytest.mark.parametrize("fn", [counts, asks, makes, replaces, adds_anew, goes_over])
 def test_members_break_nothing(fn: Callable[..., Any], name: str) -> None:
     def make() -> World:
         of = classes()

@@ -101,3 +101,40 @@ def test_a_proxy_breaks_no_graph(name: str) -> None:
         compiled(X, world)
     stats = stator.stats(compiled)
     assert (stats.traces, stats.breaks) == (1, 0), stats.reason
+
+
+class Sizes:
+    """Has attributes."""
+
+    rows: int
+
+    def __init__(self, **sizes: int) -> None:
+        vars(self).update(sizes)
+
+
+class Held:
+    """An object, and what shows its attributes."""
+
+    def __init__(self, show: Callable[[dict[str, int]], Any]) -> None:
+        self.sizes = Sizes(rows=1)
+        self.shown = show(vars(self.sizes))
+
+
+@pytest.mark.parametrize("show", [types.MappingProxyType, dict.keys, dict.values, dict.items])
+def test_another_object_is_shown(show: Callable[[dict[str, int]], Any]) -> None:
+    def calls(wrap: Callable[[Any], Any]) -> list[str]:
+        held = Held(show)
+
+        def program(x: Tensor) -> Any:
+            return x * held.sizes.rows, len(vars(held.sizes)), len(held.shown)
+
+        run = wrap(program)
+        found = [run(X) for _ in range(3)]
+        other = Sizes(rows=1, columns=5)
+        held.shown = show(vars(other))
+        found += [run(X) for _ in range(3)]
+        vars(other)["depth"] = 7
+        return [repr(result) for result in found + [run(X) for _ in range(3)]]
+
+    with stator.config.patch(skip_unprofitable=False):
+        assert calls(stator.compile) == calls(lambda fn: fn)

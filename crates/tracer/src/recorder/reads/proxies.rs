@@ -72,6 +72,7 @@ impl Recorder {
             return self.shown_mapping(frame, object);
         }
         let name = dict::view_method(object)?;
+        self.state.borrow_mut().source(object)?;
         let shown = self.shown_mapping(frame, object)?;
         let is_ordered = dict::is_ordered_view(object);
         if heap::is_ordered_dict(shown.as_borrowed()) != is_ordered {
@@ -92,24 +93,25 @@ impl Recorder {
         Some(view)
     }
 
-    /// The dictionary that an object from outside shows.
+    /// The dictionary that an object shows: an outside one from now on shows it in every replay.
     fn shown_mapping<'py>(
         &self,
         frame: &Frame<'_>,
         object: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        let source = self.state.borrow_mut().source(object)?;
         let shown = value(object, Field::ShownMapping)?;
         let dict = shown.as_borrowed();
-        if self.is_own_dict(dict) {
-            return Some(shown);
-        }
+        let is_own = self.is_own_dict(dict);
+        let Some(source) = self.state.borrow_mut().source(object) else {
+            // The trace has made it.
+            return is_own.then_some(shown);
+        };
         // Any dictionary has C code's views; a proxy asks a subclass's own methods.
         let is_plain = match dict::view_method(object) {
             Some(_) => self.kind(dict) == Kind::Dict,
             None => heap::is_exact_dict(dict) || heap::is_ordered_dict(dict),
         };
-        if !is_plain || may_be_of_class(dict) {
+        if !is_own && (!is_plain || may_be_of_class(dict)) {
             return None;
         }
         self.note(frame, |state| {
