@@ -431,7 +431,7 @@ pub fn write_of(call: NodeCall<'_>) -> Option<(Written, SmallVec<[Arg; 4]>)> {
     let is_in_place = (operation.ends_with('_') && !operation.ends_with("__"))
         || (operation.starts_with("__i") && !matches!(operation, "__invert__" | "__index__"))
         || matches!(operation, "__setitem__" | "__delitem__")
-        || keyword("inplace").is_some();
+        || keyword("inplace").is_some_and(|given| given != Arg::bool(false));
     is_in_place.then(|| (Written::DATA, first()))
 }
 

@@ -71,6 +71,52 @@ def counted_at_once(x: Tensor, i: int) -> Any:
     return float(COUNTS.diagonal().sum() / max(int(COUNTS.sum()), 1))
 
 
+def scattered(x: Tensor, i: int) -> Any:
+    """As models of speech choose what they mask."""
+    np.random.seed(i)
+    spans = np.array([np.random.choice(np.arange(5), 2, replace=False) for _ in range(3)])
+    spans = np.broadcast_to(spans[:, :, None], (3, 2, 2)).reshape(3, 4) + np.arange(4) % 2
+    mask = np.zeros((3, 6), dtype=bool)
+    np.put_along_axis(mask, spans, 1, -1)
+    np.put_along_axis(COUNTS[:3], spans[:, :1] % 4, i, axis=1) if i % 2 else np.put(
+        COUNTS, i % 9, i
+    )
+    return torch.from_numpy(mask), x[torch.tensor(mask[:, 0])].sum(), COUNTS.sum()
+
+
+def put(x: Tensor, i: int) -> Any:
+    array = (x * i).numpy().copy()
+    np.putmask(array, array > 1.5, array * 2)
+    np.place(array, array == 0, [1.0, 2.0])
+    np.copyto(ROW[:3], array)
+    np.fill_diagonal(COUNTS, i)
+    np.put(ROW, [-1, 0], x[0].item())
+    return array, ROW[::2].max(), COUNTS.trace()
+
+
+def put_by_names(x: Tensor, i: int) -> Any:
+    tensor = torch.arange(4) * i
+    place = np.array([i % 4])
+    np.put_along_axis(indices=place, arr=tensor.numpy(), values=9, axis=0)
+    np.copyto(ROW, 1.0, where=ROW > 3)
+    if tensor[1] > 3:
+        return x + 1
+    return x, tensor
+
+
+def put_beyond(x: Tensor, i: int) -> Any:
+    x = x + 1
+    BEST["step"] += 1
+    try:
+        np.put(ROW, i, x[0].item())
+    except IndexError as error:
+        return str(error), BEST["step"]
+    try:
+        np.put_along_axis(COUNTS, np.zeros(3, dtype=int), 1, 0)
+    except ValueError as error:
+        return str(error), ROW.sum()
+
+
 def written(x: Tensor, i: int) -> Any:
     ROW[i % 6] = x[0].item()
     ROW[2:4] += 1
@@ -258,11 +304,12 @@ ALL = (
     *(constants, numbers, mixed, scheduled, decided, best, counted, counted_at_once, written),
     *(written_through, of_tensor, shared, joined, built, physics, sized, boxed, given, integers),
     *(places, refused, silent, warned, masked, spelt, keyed, two_truths, refused_types, spread),
-    *(drawn_below, made_of_tensors, made_of_others),
+    *(drawn_below, made_of_tensors, made_of_others, scattered, put, put_by_names, put_beyond),
 )
 WHOLE = (
     *(constants, numbers, mixed, scheduled, decided, counted, counted_at_once, written, built),
     *(joined, physics, boxed, given, of_tensor, two_truths, made_of_tensors),
+    *(scattered, put),
 )
 
 

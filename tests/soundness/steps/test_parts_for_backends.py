@@ -282,6 +282,24 @@ def gone_back() -> Any:
 
 
 @program()
+def activated() -> Any:
+    """A part with two results, and activations that are told to write to nothing."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3), nn.SiLU())
+
+    def fn(x: Tensor) -> Any:
+        net.zero_grad()
+        left, right = net(x), net(x + 1)
+        if x.sum() > 0:
+            left = left * 2
+        loss = (left.sin() * right.cos()).sum()
+        loss.backward()
+        return loss.detach(), state(net)
+
+    return fn, inputs()
+
+
+@program()
 def added_up() -> Any:
     """Gradients that are there are added to."""
     net = network()
@@ -742,6 +760,16 @@ def test_gradients_behind_the_call() -> None:
             halves(left).sum().backward()
             compiled(right).sum().backward()
             assert torch.allclose(left.grad, right.grad)  # type: ignore[arg-type]
+
+
+def test_an_activation_that_writes_to_nothing_is_in_a_part() -> None:
+    fn, arguments = PROGRAMS["activated"]()
+    backend = Backend("graph")
+    compiled = stator.compile(fn, backend=backend)
+    for _ in range(3):
+        compiled(*arguments[0])
+    of_activations = [part for part in backend.operations if any("relu" in it for it in part)]
+    assert len(of_activations) == 1 and sum("silu" in it for it in of_activations[0]) == 2
 
 
 @pytest.mark.slow

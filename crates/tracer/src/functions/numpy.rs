@@ -40,6 +40,9 @@ const METHODS: &str = "mean std var sum prod max min argmax argmin all any cumsu
 /// Methods that write to their array.
 const WRITERS: &str = "fill sort __setitem__";
 
+/// Functions of the module that write to their first argument, and give nothing.
+const WRITING: &str = "put_along_axis put putmask place copyto fill_diagonal";
+
 /// The context variable that NumPy asks what to do about errors, the only one that computing asks. `None`: this version
 /// has none by this name.
 pub fn error_variable(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
@@ -111,6 +114,7 @@ fn add_array_functions(py: Python<'_>, functions: &mut Functions) -> PyResult<()
     }
     add(&numpy, ELEMENTS, ArrayUse::Elements)?;
     add(&numpy, SIZES, ArrayUse::Sizes)?;
+    add(&numpy, WRITING, ArrayUse::Writes)?;
     add(&numpy, "float64 float32 float16", ArrayUse::Floats)?;
     add(&numpy, "int8 int16 int32 int64 uint8 uint16 uint32 uint64", ArrayUse::Elements)?;
     for owner in ["ndarray", "generic"] {

@@ -241,6 +241,10 @@ impl Recorder {
         if !takes_more && more.iter().any(|leaf| state.is_array_value(leaf.as_borrowed())) {
             return refused("into an array");
         }
+        if what == ArrayUse::Writes && call.positional().is_empty() {
+            // Which one is written has no place then.
+            return refused("with names alone");
+        }
         if what == ArrayUse::Writes && !state.is_own_memory(args, name) {
             return refused("to the memory of a tensor");
         }
