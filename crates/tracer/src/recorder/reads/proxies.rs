@@ -71,7 +71,15 @@ impl Recorder {
         if object.is_exact_instance_of::<PyMappingProxy>() {
             return self.shown_mapping(frame, object);
         }
+        self.own_view(frame, object)
+    }
+
+    /// For a view from outside one of the trace's own, of the same dictionary.
+    fn own_view<'py>(&self, frame: &Frame<'_>, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
         let name = dict::view_method(object)?;
+        if self.is_stopped() {
+            return None;
+        }
         self.state.borrow_mut().source(object)?;
         let shown = self.shown_mapping(frame, object)?;
         let is_ordered = dict::is_ordered_view(object);
@@ -127,10 +135,7 @@ impl Recorder {
         frame: &Frame<'_>,
         operands: [Borrowed<'_, 'py>; 2],
     ) -> Option<[Object<'py>; 2]> {
-        let shown = operands.map(|operand| {
-            let is_view = self.kind(operand) == Kind::Iterator;
-            is_view.then(|| self.shown_by(frame, operand)).flatten()
-        });
+        let shown = operands.map(|operand| self.own_view(frame, operand));
         if shown.iter().all(Option::is_none) {
             return None;
         }
@@ -188,13 +193,10 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, .. } = call;
-        if !args.iter().any(|arg| self.kind(*arg) == Kind::Iterator) || !self.takes_elements(call) {
+        if !args.iter().any(|arg| dict::view_method(*arg).is_some()) || !self.takes_elements(call) {
             return None;
         }
-        let shown: SmallVec<[_; 4]> = args
-            .iter()
-            .map(|arg| dict::view_method(*arg).and_then(|_| self.shown_by(frame, *arg)))
-            .collect();
+        let shown: SmallVec<[_; 4]> = args.iter().map(|arg| self.own_view(frame, *arg)).collect();
         if shown.iter().all(Option::is_none) {
             return None;
         }
