@@ -25,6 +25,7 @@ MADE: dict[str, Callable[[dict[str, int]], Any]] = {
 ASKED: dict[str, Callable[[Any], Any]] = {
     "bool": lambda view: (bool(view), not view, 1 if view else 2),
     "enumerated": lambda view: list(enumerate(view)),
+    "from keys": dict.fromkeys,
     "gone over": lambda view: [entry for entry in view],
     "length": len,
     "list": list,

@@ -34,8 +34,20 @@ const HANDED_ON: &[&str] = &[
 ];
 
 /// What goes over its one argument.
-const TAKING_ONE: &[&str] =
-    &["all", "any", "bool", "dict", "frozenset", "len", "max", "min", "set", "sorted", "sum"];
+const TAKING_ONE: &[&str] = &[
+    "all",
+    "any",
+    "bool",
+    "dict",
+    "fromkeys",
+    "frozenset",
+    "len",
+    "max",
+    "min",
+    "set",
+    "sorted",
+    "sum",
+];
 
 /// Methods and functions that go over what they are given with others. (Of several, `max` returns one.)
 const TAKING_SEVERAL: &[&str] = &[
