@@ -12,6 +12,8 @@ import pytest
 import stator.federated as fl
 from stator.errors import ProgramError
 
+from .leaves import in_pairs
+
 torch = pytest.importorskip("torch")
 
 f32 = np.float32
@@ -124,14 +126,9 @@ def given(seed: int, count: int, *, none: bool = False) -> tuple[Any, Any]:
 
 
 def same(found: Any, expected: Any) -> None:
-    if isinstance(expected, tuple):
-        assert len(found) == len(expected)
-        for each, wanted in zip(found, expected, strict=True):
-            same(each, wanted)
-        return
-    wanted = np.asarray(expected)
-    assert np.asarray(found).shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    for each, wanted in in_pairs(found, expected):
+        assert np.asarray(each).shape == np.asarray(wanted).shape
+        np.testing.assert_allclose(each, np.asarray(wanted), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("function", CASES)

@@ -14,6 +14,8 @@ pytest.importorskip("torch")
 import stator.federated as fl
 from stator.federated.execution import LocalContext
 
+from .leaves import in_pairs
+
 f32 = np.float32
 FLOATS = fl.TensorType(f32, [6])
 ROWS = fl.TensorType(f32, [4, 3])
@@ -177,15 +179,10 @@ def given(kind: Any, seed: int) -> Any:
 
 
 def same(found: Any, expected: Any) -> None:
-    if isinstance(expected, tuple):
-        assert len(found) == len(expected)
-        for each, wanted in zip(found, expected, strict=True):
-            same(each, wanted)
-        return
-    wanted = np.asarray(expected)
-    assert found.shape == wanted.shape
-    assert found.dtype == wanted.dtype
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    for each, given in in_pairs(found, expected):
+        wanted = np.asarray(given)
+        assert each.shape == wanted.shape and each.dtype == wanted.dtype
+        np.testing.assert_allclose(each, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ import stator.federated as fl
 from stator.errors import ProgramError
 from stator.federated.execution import LocalContext
 
+from .leaves import in_pairs
+
 f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
 FLOATS, INTEGERS = fl.TensorType(f32, [None, 4]), fl.TensorType(i32, [None, 4])
 SQUARE = fl.TensorType(f64, [3, 3])
@@ -502,15 +504,11 @@ def given(kind: Any, rows: int, seed: int = 0) -> Any:
 
 
 def same(found: Any, expected: Any) -> None:
-    if isinstance(expected, tuple):
-        assert len(found) == len(expected)
-        for each, wanted in zip(found, expected, strict=True):
-            same(each, wanted)
-        return
-    expected = np.asarray(expected)
-    assert found.dtype == expected.dtype and found.shape == expected.shape
-    tolerance = 1e-5 if found.dtype == f32 else 1e-10
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    for each, given in in_pairs(found, expected):
+        wanted = np.asarray(given)
+        assert each.dtype == wanted.dtype and each.shape == wanted.shape
+        tolerance = 1e-5 if each.dtype == f32 else 1e-10
+        np.testing.assert_allclose(each, wanted, rtol=tolerance, atol=tolerance)
 
 
 CASES = [
