@@ -55,6 +55,7 @@ PROGRAMS: dict[str, Callable[[Tensor, World], Any]] = {
         x,
         any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in w.signature.parameters.values()),
     ),
+    "spread": lambda x, w: ([*w.table, *w.order], x),
     "values": lambda x, w: [x * value for value in w.table.values()],
     "written": lambda x, w: (w.plain.update(d=4), x * w.table["d"], w.plain.pop("d")),
 }
@@ -94,7 +95,9 @@ def test_a_proxy_shows_what_is_behind_it(name: str, dynamic: bool | None) -> Non
     assert play(compiled) == play(program)
 
 
-@pytest.mark.parametrize("name", sorted({*PROGRAMS} - {"chain", "class", "missing", "same"}))
+@pytest.mark.parametrize(
+    "name", sorted({*PROGRAMS} - {"chain", "class", "missing", "same", "spread"})
+)
 def test_a_proxy_breaks_no_graph(name: str) -> None:
     compiled, world = stator.compile(PROGRAMS[name]), World()
     for _ in range(3):

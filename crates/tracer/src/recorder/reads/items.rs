@@ -430,8 +430,8 @@ impl Recorder {
             self.concrete(frame, &[iterable], "the parts of a text");
         }
         let is_iterator = self.kind(iterable) == Kind::Iterator;
-        if is_iterator && self.shown_by(frame, iterable).is_some() {
-            // What it shows has been read.
+        if is_iterator && self.own_view(frame, iterable).is_some() {
+            // What it shows has been read whole.
             return;
         }
         let is_others = is_iterator && !self.is_own_iterator(frame, iterable);

@@ -86,8 +86,12 @@ impl Recorder {
         self.own_view(frame, object)
     }
 
-    /// For a view from outside one of the trace's own, of the same dictionary.
-    fn own_view<'py>(&self, frame: &Frame<'_>, object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    /// For a view from outside one of the trace's own, of the same dictionary, which is read whole.
+    pub(in crate::recorder) fn own_view<'py>(
+        &self,
+        frame: &Frame<'_>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
         let name = dict::view_method(object)?;
         if self.is_stopped() {
             return None;
