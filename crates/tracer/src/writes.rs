@@ -94,6 +94,9 @@ struct Names {
 impl Names {
     /// The call with its class.
     fn classified<'a>(&mut self, call: NodeCall<'a>) -> NodeCall<'a> {
+        if call.class.is_some() {
+            return call;
+        }
         let key = match call.target {
             Target::Function { name, .. } => (name, false),
             Target::Method { name, .. } => (name, true),
@@ -141,6 +144,11 @@ const RESHAPING: &[&str] = &[
 ];
 
 impl Writes {
+    /// A call with what its name says of it.
+    pub fn classified<'a>(&mut self, call: NodeCall<'a>) -> NodeCall<'a> {
+        self.names.classified(call)
+    }
+
     /// Goes on to the graph's last node. `is_handled` says whether the program may handle what a node
     /// raises.
     pub fn advance(&mut self, graph: &Graph, is_handled: &dyn Fn(NodeId) -> bool) {

@@ -146,6 +146,12 @@ pub fn is_static_of(ty: Type<'_, '_>, module: &str) -> Option<bool> {
     Some(behind.is_some_and(|name| !name.contains(&b'.')))
 }
 
+/// Whether an object's class wasn't made at run time and has this name, its module's before it: `torch.Size`.
+#[must_use]
+pub fn is_of_static(object: Any<'_, '_>, full_name: &CStr) -> bool {
+    full_static_name(of(object).as_borrowed()).is_some_and(|name| name == full_name)
+}
+
 fn full_static_name(ty: Type<'_, '_>) -> Option<&'static CStr> {
     if is_heap(ty) {
         return None;

@@ -36,6 +36,7 @@ impl Recorder {
             return None;
         }
         let call = NodeCall { graph: &state.graph, target, args, keywords, class: None };
+        let call = state.writes.classified(call);
         if !refuses && !call.may_raise(&|_| false) {
             return None;
         }

@@ -39,12 +39,25 @@ impl State {
             let Arrays { kept, met, without, .. } = &state.arrays;
             !met && kept.is_empty() && without.contains(&(part.as_ptr() as usize))
         };
-        if is_known(self, container) {
+        let holds_none = matches!(
+            self.kind_alone(container),
+            Kind::Constant
+                | Kind::Tensor
+                | Kind::Function
+                | Kind::Builtin
+                | Kind::Method
+                | Kind::Type
+                | Kind::Module
+                | Kind::Singleton
+                | Kind::Cell
+                | Kind::Code
+        );
+        if holds_none || is_known(self, container) {
             return None;
         }
         let mut waiting = parts(container);
+        // A container of others only: most hold none.
         let mut seen = FxHashSet::default();
-        seen.insert(container.as_ptr() as usize);
         while let Some(part) = waiting.pop() {
             match self.kind_alone(part.as_borrowed()) {
                 Kind::Opaque if heap::is_array(part.as_borrowed()) => return Some(part),
@@ -54,7 +67,8 @@ impl State {
                 | Kind::Set
                 | Kind::FrozenSet
                 | Kind::Object
-                    if !is_known(self, part.as_borrowed())
+                    if !part.is(&*container)
+                        && !is_known(self, part.as_borrowed())
                         && seen.insert(part.as_ptr() as usize) =>
                 {
                     waiting.extend(parts(part.as_borrowed()));
@@ -63,6 +77,7 @@ impl State {
             }
         }
         self.arrays.without.extend(seen);
+        self.arrays.without.insert(container.as_ptr() as usize);
         None
     }
 

@@ -4,8 +4,8 @@
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList,
-    PyModule, PySet, PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
+    PyBool, PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt,
+    PyList, PyModule, PySet, PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
 };
 use rustc_hash::FxHashSet;
 use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
@@ -254,7 +254,7 @@ pub fn is_getter(object: Borrowed<'_, '_>) -> bool {
 /// Whether an object is a `tuple` or a `torch.Size`: its elements are all there is to it.
 pub fn is_plain_tuple(object: Borrowed<'_, '_>) -> bool {
     object.is_exact_instance_of::<PyTuple>()
-        || (object.is_instance_of::<PyTuple>() && type_name(object) == "Size")
+        || (object.is_instance_of::<PyTuple>() && types::is_of_static(object, c"torch.Size"))
 }
 
 /// Whether an object is a tuple, a list or a dictionary, and of no class on top of these.
@@ -702,6 +702,16 @@ pub fn is_array(object: Borrowed<'_, '_>) -> bool {
 
 /// The letter for what an array or a scalar of NumPy's holds; `None` if the object is neither.
 pub fn array_kind(object: Borrowed<'_, '_>) -> Option<char> {
+    // Most objects that are asked are these, and to read a type's name is dear.
+    if stator_cpython::heap::tensor::is_tensor(object)
+        || object.is_none()
+        || object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyString>()
+        || object.is_exact_instance_of::<PyBool>()
+    {
+        return None;
+    }
     let ty = object.get_type();
     let is_numpy = types::is_static_of(ty.as_borrowed(), "numpy").unwrap_or_else(|| {
         is_builtin_type(ty.as_any().as_borrowed())

@@ -166,13 +166,18 @@ impl State {
     }
 
     /// Whether there are integers in these objects that were read, and no matter what else.
+    /// Whether the trace has read numbers from tensors.
+    pub(super) fn has_read_numbers(&self) -> bool {
+        self.symbols.as_ref().is_some_and(|symbols| symbols.has_read)
+    }
+
     fn hold_read_integer(&mut self, objects: &[Borrowed<'_, '_>]) -> bool {
         !self.read_exprs(objects).is_empty()
     }
 
     /// The expressions of integers in these objects that were read.
     pub(super) fn read_exprs(&mut self, objects: &[Borrowed<'_, '_>]) -> Sizes {
-        if !self.symbols.as_ref().is_some_and(|symbols| symbols.has_read) {
+        if !self.has_read_numbers() {
             return Sizes::new();
         }
         let mut numbers = Vec::new();
@@ -216,7 +221,8 @@ impl Recorder {
             let names = names.map_or_else(Vec::new, heap::tuple_items);
             names.iter().any(|name| heap::text(name.as_borrowed()) == "out")
         };
-        is_numbered(bare(&operation.name))
+        self.state.borrow().has_read_numbers()
+            && is_numbered(bare(&operation.name))
             && !has_out()
             && (is_held || !self.fills_with_read(operation, call))
             && self.is_numbered(frame, args, problem)

@@ -361,7 +361,7 @@ impl State {
 
     /// Whether an object is or holds a number that was read from a tensor.
     pub fn holds_read(&mut self, object: Borrowed<'_, '_>) -> bool {
-        if !self.symbols.as_ref().is_some_and(|symbols| symbols.has_read) {
+        if !self.has_read_numbers() {
             return false;
         }
         let mut numbers = Vec::new();

@@ -102,8 +102,8 @@ impl Recorder {
         frame: &Frame<'py>,
         value: Borrowed<'_, 'py>,
     ) -> Option<Object<'py>> {
-        let is_number = heap::type_name(value) == "Tensor"
-            && tensor::info(value).is_some_and(|info| info.sizes.is_empty());
+        let is_number = tensor::info(value).is_some_and(|info| info.sizes.is_empty())
+            && heap::type_name(value) == "Tensor";
         if is_number { None } else { self.tensor_text(frame, value) }
     }
 
