@@ -307,6 +307,16 @@ def test_the_rows_of_the_break_table_are_those_of_the_native_side() -> None:
         assert f'"{id}" "{what}"' in table
 
 
+def test_stats_say_what_they_are() -> None:
+    compiled = stator.compile(add)
+    compiled(X)
+    stats = stator.stats(compiled)
+    names = [name for name in dir(stats) if not name.startswith("_")]
+    shown = repr(stats)
+    assert shown.startswith("Stats(traces=1, hits=0, ") and shown.endswith(")")
+    assert all(f"{name}={getattr(stats, name)!r}" in shown for name in names)
+
+
 def test_stats_of_what_is_not_compiled() -> None:
     with pytest.raises(stator.errors.NotCompilableError):
         stator.stats(add)

@@ -56,3 +56,26 @@ impl Stats {
         }
     }
 }
+
+#[pymethods]
+impl Stats {
+    /// All of them by name, as a dataclass prints.
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        const NAMES: [&str; 11] = [
+            "traces",
+            "hits",
+            "native",
+            "entries",
+            "breaks",
+            "graphs",
+            "reason",
+            "tiers",
+            "why",
+            "graph_nodes",
+            "guards",
+        ];
+        let field = |name| Ok(format!("{name}={}", slf.getattr(name)?.repr()?));
+        let fields: PyResult<Vec<_>> = NAMES.into_iter().map(field).collect();
+        Ok(format!("Stats({})", fields?.join(", ")))
+    }
+}
