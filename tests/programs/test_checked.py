@@ -64,6 +64,63 @@ def test_draws_are_those_of_the_same_seed() -> None:
     assert torch.equal(found, sample(x, scale))
 
 
+DRAWN = {
+    "laplace": lambda x, scale: distributions.Laplace(x, scale).rsample(),
+    "laplace_of_numbers": lambda x, scale: distributions.Laplace(0.0, 2.0).sample(scale.shape),
+    "exponential": lambda x, scale: distributions.Exponential(scale).sample((2,)),
+    "cauchy": lambda x, scale: distributions.Cauchy(x, scale).sample(),
+    "weibull": lambda x, scale: distributions.Weibull(scale, scale).sample(),
+    "pareto": lambda x, scale: distributions.Pareto(scale, scale).sample(),
+    "multinomial": lambda x, scale: distributions.Multinomial(4, logits=x).sample(),
+    "geometric": lambda x, scale: distributions.Geometric(scale).sample(),
+    "normal_of_many": lambda x, scale: distributions.MultivariateNormal(
+        x[0], torch.diag(scale)
+    ).rsample(),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_distributions_draw(name: str) -> None:
+    draw = DRAWN[name]
+    program = TensorProgram.trace(draw, (spec(None, 3), spec(3)))
+    again = TensorProgram.from_bytes(program.to_bytes())
+    for size in (4, 2):
+        x, scale = torch.randn(size, 3), torch.rand(3) * 0.8 + 0.1
+        for run in (program, again):
+            torch.manual_seed(size)
+            (found,) = run(x, scale)
+            torch.manual_seed(size)
+            assert torch.equal(found, draw(x, scale))
+
+
+def test_checks_of_draws() -> None:
+    def of_shares(x: Any, scale: Any) -> Any:
+        return distributions.Geometric(scale).mean
+
+    def of_matrices(x: Any, scale: Any) -> Any:
+        return distributions.MultivariateNormal(x[0], torch.diag(scale) + scale).mean
+
+    for fn, wrong in ((of_shares, [0.0, 0.5, 1.0]), (of_matrices, [-1.0, 2.0, 1.0])):
+        program = TensorProgram.trace(fn, (spec(None, 3), spec(3)))
+        given = torch.randn(2, 3), torch.tensor(wrong)
+        with pytest.raises(ValueError):
+            fn(*given)
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            program(*given)
+
+
+def test_new_tensors_of_a_tensors_type() -> None:
+    def made(x: Any) -> Any:
+        return x.new(2, 3).zero_(), x.new(x.shape).fill_(2), x.new(), x.new(torch.Size([])).zero_()
+
+    program = TensorProgram.trace(made, (spec(None, 3),))
+    x = torch.randn(4, 3)
+    for found, want in zip(program(x), made(x), strict=True):
+        assert found.dtype == want.dtype and torch.equal(found, want)
+    with pytest.raises(ProgramError, match="torch.tensor"):
+        TensorProgram.trace(lambda x: x.new([1.0, 2.0]), (spec(3),))
+
+
 def test_bins_are_counted() -> None:
     def counts(values: Any, weights: Any) -> Any:
         return (

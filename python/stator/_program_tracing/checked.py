@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.distributions import Distribution, kl
+from torch.distributions import Distribution, Geometric, constraints, kl
+from torch.distributions.utils import broadcast_all
 
 __all__ = ["SUBSTITUTES", "is_all_true"]
 
@@ -40,6 +41,36 @@ def _checked(original: Any) -> Any:
         original.__defaults__,
         original.__closure__,
     )
+
+
+def _is_symmetric(self: Any, value: Any) -> Any:
+    """Which matrices are symmetric. PyTorch returns sooner where they aren't square."""
+    if value.shape[-1] != value.shape[-2]:
+        return torch.zeros(value.shape[:-2], dtype=torch.bool)
+    return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+
+
+def _is_positive_definite(self: Any, value: Any) -> Any:
+    """The same of those that are positive definite, too."""
+    if value.shape[-1] != value.shape[-2]:
+        return torch.zeros(value.shape[:-2], dtype=torch.bool)
+    return _is_symmetric(self, value) & torch.linalg.cholesky_ex(value).info.eq(0)
+
+
+def _geometric(self: Any, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+    """The beginning of a `Geometric`, which has a check of its own: that nothing has chance 0."""
+    if (probs is None) == (logits is None):
+        raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+    given = logits if probs is None else probs
+    (value,) = broadcast_all(given)
+    if probs is None:
+        self.logits = value
+    else:
+        self.probs = value
+    sizes = torch.Size() if isinstance(given, (int, float)) else given.size()
+    Distribution.__init__(self, sizes, validate_args=validate_args)
+    if self._validate_args and probs is not None:
+        is_all_true(value > 0)
 
 
 def _kl_divergence(p: Any, q: Any) -> Any:
@@ -71,6 +102,9 @@ SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (Distribution.__init__, _checked(Distribution.__init__)),
     (torch.bincount, _bincount),
     (torch.Tensor.bincount, _bincount),
+    (constraints._Symmetric.check, _is_symmetric),
+    (constraints._PositiveDefinite.check, _is_positive_definite),
+    (Geometric.__init__, _geometric),
     (kl.kl_divergence, _kl_divergence),
     (Distribution._validate_sample, _checked(Distribution._validate_sample)),
 ]

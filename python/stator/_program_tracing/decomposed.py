@@ -161,6 +161,18 @@ def _combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any
     return input[torch.tensor(rows, dtype=torch.int64).reshape(-1, r)]
 
 
+def _new(tensor: Any, *sizes: Any, device: Any = None) -> Any:
+    """A tensor with nothing in it yet. PyTorch takes data, too."""
+    found = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], torch.Size) else sizes
+    if not all(isinstance(size, int) for size in found):
+        refuse_data()
+    return tensor.new_empty(found if sizes else [0], device=device)
+
+
+def refuse_data() -> str:
+    return "`Tensor.new` of data: use `torch.tensor`"
+
+
 _NEAREST = {"lower": torch.floor, "higher": torch.ceil, "nearest": torch.round}
 
 
@@ -228,6 +240,8 @@ _quantile = _of_shares("quantile", skips=False)
 _nanquantile = _of_shares("nanquantile", skips=True)
 
 
+SILENT.append(refuse_data)
+
 # Functions, and what is traced in their place.
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (torch.backends.mha.get_fastpath_enabled, _without_fast_path),
@@ -238,6 +252,7 @@ SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (torch.Tensor.cov, _cov),
     (torch.corrcoef, _corrcoef),
     (torch.Tensor.corrcoef, _corrcoef),
+    (torch.Tensor.new, _new),
     (torch.combinations, _combinations),
     (torch.quantile, _quantile),
     (torch.Tensor.quantile, _quantile),
