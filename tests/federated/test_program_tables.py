@@ -120,6 +120,19 @@ def test_a_part_of_a_row_is_left_out(
     assert rows(path) == [{"key": "1", "loss": "1"}]
 
 
+@pytest.mark.parametrize("value", [run, len, object(), object, (each for each in ())])
+def test_what_is_no_value(tmp_path: Path, mode: Any, value: Any) -> None:
+    path = tmp_path / "metrics.csv"
+    manager = program.CSVFileReleaseManager(path, mode)
+    run(manager.release({"loss": 1, "train": {"rate": 2}}, 1))
+    before = path.read_bytes()
+    with pytest.raises(TypeError, match="'train/rate'"):
+        run(manager.release({"loss": 1, "train": {"rate": value}}, 2))
+    assert path.read_bytes() == before
+    run(manager.release({"loss": 2, "train": {"rate": 3}}, 2))
+    assert len(rows(path)) == 2
+
+
 def test_appending_leaves_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     manager = program.CSVFileReleaseManager(path)

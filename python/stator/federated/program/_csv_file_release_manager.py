@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import enum
+import inspect
 import io
 import logging
 import os
@@ -97,8 +98,9 @@ class CSVFileReleaseManager(ReleaseManager[ReleasableStructure, int]):
         self._read()
 
     async def release(self, value: ReleasableStructure, key: int) -> None:
-        """Writes a row. Raises `TypeError` if the key isn't an integer, `ValueError` if a column
-        would have the name of the keys'."""
+        """Writes a row. Raises `TypeError` if the key isn't an integer, or a value has no text but
+        where it is in memory, such as a function; `ValueError` if a column would have the name of
+        the keys'."""
         if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
             raise TypeError(f"`key` is to be an integer, such as a round's number, not {key!r}.")
         # Rows are written in the order in which they were released.
@@ -116,7 +118,7 @@ class CSVFileReleaseManager(ReleaseManager[ReleasableStructure, int]):
                     f"two columns would have the name {name!r}: give `key_fieldname=` another one, "
                     "or the value."
                 )
-            row[name] = _cell(part)
+            row[name] = _cell(part, name)
         return row
 
     def _write(self, row: Mapping[str, str], key: int) -> None:
@@ -209,11 +211,18 @@ def _write_bytes(file: Any, data: bytes) -> None:
     file.write(data)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, column: str) -> str:
     """A value as text: Python's of numbers and lists of them."""
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, bytes):
         # Texts of the language are bytes.
         return value.decode(errors="backslashreplace")
-    return str(value)
+    text = str(value)
+    if inspect.isroutine(value) or isinstance(value, type) or f"0x{id(value):x}" in text:
+        raise TypeError(
+            f"a table has no place for the value of column {column!r}\n"
+            "  expected: a number, an array, a text, or an object with a text of its own\n"
+            f"  found:    {text}"
+        )
+    return text
