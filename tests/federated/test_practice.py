@@ -24,9 +24,14 @@ from torch import nn  # noqa: E402
 from stator.federated import aggregators, execution, learning, program  # noqa: E402
 
 T, F, C, S = fl.TensorType, fl.FederatedType, fl.CLIENTS, fl.SERVER
-OD = collections.OrderedDict
+OrderedDict = collections.OrderedDict
 f32 = np.float32
-rng = np.random.default_rng(0)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Each program's own, so that none depends on who ran before."""
+    return np.random.default_rng(0)
 
 
 def close(found: Any, expected: Any, tolerance: float = 1e-4) -> None:
@@ -35,11 +40,11 @@ def close(found: Any, expected: Any, tolerance: float = 1e-4) -> None:
     )
 
 
-def test_mime_lite() -> None:
+def test_mime_lite(rng: np.random.Generator) -> None:
     """Server's momentum is broadcast, clients step with it and don't change it."""
     W = T(f32, [3])
-    B = OD(x=T(f32, [None, 3]), y=T(f32, [None]))
-    St = OD(w=W, m=W)
+    B = OrderedDict(x=T(f32, [None, 3]), y=T(f32, [None]))
+    St = OrderedDict(w=W, m=W)
 
     def grad(w, x, y):
         return torch.func.grad(lambda w: ((x @ w - y) ** 2).mean())(w)
@@ -49,32 +54,32 @@ def test_mime_lite() -> None:
         w = st["w"]
         for _ in range(4):
             w = w - 0.1 * (0.1 * grad(w, b["x"], b["y"]) + 0.9 * st["m"])
-        return OD(delta=w - st["w"], full=grad(st["w"], b["x"], b["y"]), n=b["x"].shape[0])
+        return OrderedDict(delta=w - st["w"], full=grad(st["w"], b["x"], b["y"]), n=b["x"].shape[0])
 
     @fl.local_computation(St, W, W)
     def server(st, d, g):
-        return OD(w=st["w"] + d, m=0.9 * st["m"] + 0.1 * g)
+        return OrderedDict(w=st["w"] + d, m=0.9 * st["m"] + 0.1 * g)
 
     @fl.federated_computation(F(St, S), F(B, C))
-    def rnd(st, b):
+    def round_of(st, b):
         r = fl.federated_map(client, (fl.federated_broadcast(st), b))
         return fl.federated_map(
             server, (st, fl.federated_mean(r.delta, r.n), fl.federated_mean(r.full, r.n))
         )
 
-    cl = [
-        OD(x=rng.normal(size=(k, 3)).astype(f32), y=rng.normal(size=k).astype(f32))
+    given = [
+        OrderedDict(x=rng.normal(size=(k, 3)).astype(f32), y=rng.normal(size=k).astype(f32))
         for k in (5, 7, 5)
     ]
-    st = OD(w=np.zeros(3, f32), m=np.zeros(3, f32))
+    st = OrderedDict(w=np.zeros(3, f32), m=np.zeros(3, f32))
     w = np.zeros(3)
     m = np.zeros(3)
     for _ in range(3):
-        st = rnd(st, cl)
+        st = round_of(st, given)
         ds = []
         gs = []
         ns = []
-        for b in cl:
+        for b in given:
             g = lambda w: 2 * b["x"].T @ (b["x"] @ w - b["y"]) / len(b["y"])
             v = w.copy()
             for _ in range(4):
@@ -87,11 +92,11 @@ def test_mime_lite() -> None:
     close(st["m"], m)
 
 
-def test_newton_secure() -> None:
+def test_newton_secure(rng: np.random.Generator) -> None:
     """Logistic regression by Newton's method: Hessians and gradients as integers, summed securely."""
     H = T(f32, [3, 3])
     G = T(f32, [3])
-    B = OD(x=T(f32, [None, 3]), y=T(f32, [None]))
+    B = OrderedDict(x=T(f32, [None, 3]), y=T(f32, [None]))
     scale = 2.0**12
 
     @fl.local_computation(G, B)
@@ -104,32 +109,32 @@ def test_newton_secure() -> None:
         h = torch.func.hessian(loss)(w)
         g = torch.func.grad(loss)(w)
         q = lambda t: (t * scale).round().to(torch.int64) + 2**20
-        return OD(h=q(h), g=q(g))
+        return OrderedDict(h=q(h), g=q(g))
 
-    @fl.local_computation(G, OD(h=T(np.int64, [3, 3]), g=T(np.int64, [3])), np.int64)
+    @fl.local_computation(G, OrderedDict(h=T(np.int64, [3, 3]), g=T(np.int64, [3])), np.int64)
     def step(w, q, n):
         h = (q["h"] - n * 2**20).float() / scale
         g = (q["g"] - n * 2**20).float() / scale
         return w - torch.linalg.solve(h + 0.1 * torch.eye(3), g)
 
     @fl.federated_computation(F(G, S), F(B, C))
-    def rnd(w, b):
+    def round_of(w, b):
         p = fl.federated_map(parts, (fl.federated_broadcast(w), b))
         s = fl.federated_secure_sum_bitwidth(p, 22)
         n = fl.federated_sum(fl.federated_value(np.int64(1), C))
         return fl.federated_map(step, (w, s, n))
 
-    cl = [
-        OD(x=rng.normal(size=(k, 3)).astype(f32), y=(rng.random(k) > 0.5).astype(f32))
+    given = [
+        OrderedDict(x=rng.normal(size=(k, 3)).astype(f32), y=(rng.random(k) > 0.5).astype(f32))
         for k in (9, 6)
     ]
     w = np.zeros(3, f32)
     p = np.zeros(3)
     for _ in range(3):
-        w = rnd(w, cl)
+        w = round_of(w, given)
         h = 0.1 * np.eye(3)
         g = 0
-        for b in cl:
+        for b in given:
             s = 1 / (1 + np.exp(-b["x"] @ p))
             g = g + b["x"].T @ (s - b["y"])
             h = h + (b["x"] * (s * (1 - s))[:, None]).T @ b["x"]
@@ -137,7 +142,7 @@ def test_newton_secure() -> None:
     close(w, p, 2e-2)
 
 
-def test_welford_attrs() -> None:
+def test_welford_attrs(rng: np.random.Generator) -> None:
     """Mean and variance over clients by Welford's merge, in an attrs class."""
 
     @attrs.define
@@ -163,7 +168,7 @@ def test_welford_attrs() -> None:
 
     @fl.local_computation(A)
     def report(a):
-        return OD(mean=a.mean, std=torch.sqrt(a.m2 / (a.n - 1)))
+        return OrderedDict(mean=a.mean, std=torch.sqrt(a.m2 / (a.n - 1)))
 
     @fl.federated_computation(F(f32, C))
     def stats(x):
@@ -201,7 +206,7 @@ def test_randomized_response() -> None:
     assert a == b and abs(a - 0.25) < 0.05, a
 
 
-def test_quantised_updates() -> None:
+def test_quantised_updates(rng: np.random.Generator) -> None:
     """FedPAQ: updates rounded at random to a grid, sent as uint8 with a scale."""
     W = T(f32, [8])
 
@@ -210,9 +215,9 @@ def test_quantised_updates() -> None:
         lo, hi = d.min(), d.max()
         u = (d - lo) / (hi - lo) * 255
         r = torch.floor(u + torch.rand(8))
-        return OD(q=r.clamp(0, 255).to(torch.uint8), lo=lo, hi=hi)
+        return OrderedDict(q=r.clamp(0, 255).to(torch.uint8), lo=lo, hi=hi)
 
-    @fl.local_computation(OD(q=T(np.uint8, [8]), lo=f32, hi=f32))
+    @fl.local_computation(OrderedDict(q=T(np.uint8, [8]), lo=f32, hi=f32))
     def unpack(p):
         return p["lo"] + p["q"].float() / 255 * (p["hi"] - p["lo"])
 
@@ -225,7 +230,7 @@ def test_quantised_updates() -> None:
     close(mean(ds), np.mean(ds, 0), 5e-3)
 
 
-def test_auc_by_thresholds() -> None:
+def test_auc_by_thresholds(rng: np.random.Generator) -> None:
     """AUC from histograms of scores: a metric with a finalizer."""
     net = nn.Linear(2, 1)
     model = learning.Model(
@@ -250,17 +255,17 @@ def test_auc_by_thresholds() -> None:
     ev = learning.build_evaluation(model, {"auc": learning.metrics.SumThenFinalize(measure, fin)})
     xs = rng.normal(size=(50, 2)).astype(f32)
     ys = (xs[:, 0] > 0).astype(np.int64)
-    cl = [{"inputs": xs[i::3], "labels": ys[i::3]} for i in range(3)]
+    given = [{"inputs": xs[i::3], "labels": ys[i::3]} for i in range(3)]
     w = model.weights()
-    r = ev(w, cl)
+    r = ev(w, given)
     with torch.no_grad():
         e = fin(measure(net(torch.tensor(xs)), torch.tensor(ys)))
     close(r["auc"], e)
 
 
-def test_prototypes() -> None:
+def test_prototypes(rng: np.random.Generator) -> None:
     """FedProto: means of each class's features, weighted by counts; classes that a client lacks count none."""
-    B = OD(x=T(f32, [None, 4]), y=T(np.int64, [None]))
+    B = OrderedDict(x=T(f32, [None, 4]), y=T(np.int64, [None]))
 
     @fl.local_computation(B)
     def protos(b):
@@ -270,25 +275,27 @@ def test_prototypes() -> None:
             m = b["y"] == k
             sums.append(b["x"][m].sum(0))
             counts.append(m.sum())
-        return OD(s=torch.stack(sums), n=torch.stack(counts))
+        return OrderedDict(s=torch.stack(sums), n=torch.stack(counts))
 
-    @fl.local_computation(OD(s=T(f32, [3, 4]), n=T(np.int64, [3])))
+    @fl.local_computation(OrderedDict(s=T(f32, [3, 4]), n=T(np.int64, [3])))
     def fin(t):
         return t["s"] / t["n"].clamp(min=1)[:, None]
 
     @fl.federated_computation(F(B, C))
-    def rnd(b):
+    def round_of(b):
         return fl.federated_map(fin, fl.federated_sum(fl.federated_map(protos, b)))
 
-    cl = [OD(x=rng.normal(size=(k, 4)).astype(f32), y=rng.integers(0, 3, k)) for k in (5, 8)]
-    x = np.concatenate([c["x"] for c in cl])
-    y = np.concatenate([c["y"] for c in cl])
-    close(rnd(cl), np.stack([x[y == k].mean(0) for k in range(3)]))
+    given = [
+        OrderedDict(x=rng.normal(size=(k, 4)).astype(f32), y=rng.integers(0, 3, k)) for k in (5, 8)
+    ]
+    x = np.concatenate([c["x"] for c in given])
+    y = np.concatenate([c["y"] for c in given])
+    close(round_of(given), np.stack([x[y == k].mean(0) for k in range(3)]))
 
 
 def test_windows_of_events() -> None:
     """Sequences of events, mapped and reduced, dropped outside a window."""
-    E = OD(t=np.int64, v=f32)
+    E = OrderedDict(t=np.int64, v=f32)
 
     @fl.local_computation(E)
     def keep(e):
@@ -305,14 +312,14 @@ def test_windows_of_events() -> None:
             fl.sequence_reduce(per, fl.federated_value(f32(0), C), add)
         ), fl.federated_max(fl.sequence_sum(per))
 
-    cl = [[OD(t=t, v=f32(t) / 2) for t in range(s, s + 12)] for s in (0, 5, 12)]
-    per = [sum(float(e["v"]) for e in c if 10 <= e["t"] < 20) for c in cl]
-    m, x = total(cl)
+    given = [[OrderedDict(t=t, v=f32(t) / 2) for t in range(s, s + 12)] for s in (0, 5, 12)]
+    per = [sum(float(e["v"]) for e in c if 10 <= e["t"] < 20) for c in given]
+    m, x = total(given)
     close(m, np.mean(per))
     close(x, max(per))
 
 
-def test_own_aggregator() -> None:
+def test_own_aggregator(rng: np.random.Generator) -> None:
     """An aggregator of one's own, stateful: server momentum; in build_fed_avg."""
 
     class Momentum(aggregators.AggregationFactory):
@@ -323,7 +330,7 @@ def test_own_aggregator() -> None:
             def initialize():
                 @fl.local_computation
                 def zero():
-                    return OD((n, torch.zeros(sizes)) for n, sizes in known)
+                    return OrderedDict((n, torch.zeros(sizes)) for n, sizes in known)
 
                 return fl.federated_eval(zero, S)
 
@@ -331,12 +338,14 @@ def test_own_aggregator() -> None:
 
             @fl.local_computation(st, value_type)
             def step(m, v):
-                return OD((k, 0.5 * m[k] + v[k]) for k in m)
+                return OrderedDict((k, 0.5 * m[k] + v[k]) for k in m)
 
             @fl.federated_computation(F(st, S), F(value_type, C), F(weight_type or f32, C))
             def nxt(s, v, w):
                 new = fl.federated_map(step, (s, fl.federated_mean(v, w)))
-                return OD(state=new, result=new, measurements=fl.federated_value(OD(), S))
+                return OrderedDict(
+                    state=new, result=new, measurements=fl.federated_value(OrderedDict(), S)
+                )
 
             return aggregators.AggregationProcess(initialize, nxt, is_weighted=True)
 
@@ -352,7 +361,7 @@ def test_own_aggregator() -> None:
         steps=2,
         model_aggregator=Momentum(),
     )
-    cl = [
+    given = [
         {
             "inputs": rng.normal(size=(k, 2)).astype(f32),
             "labels": rng.normal(size=(k, 1)).astype(f32),
@@ -363,9 +372,9 @@ def test_own_aggregator() -> None:
     w = np.concatenate([net.weight.detach().numpy().ravel(), net.bias.detach().numpy()])
     mom = 0
     for _ in range(3):
-        s, _ = p.next(s, cl)
+        s, _ = p.next(s, given)
         ds = []
-        for c in cl:
+        for c in given:
             v = w.copy().astype(float)
             X = np.c_[c["inputs"], np.ones(len(c["inputs"]))]
             for _ in range(2):
@@ -391,7 +400,7 @@ def test_resume_named_tuple_state() -> None:
         return St(s.w + g, s.round + 1)
 
     @fl.federated_computation(F(ST, S), F(W, C))
-    def rnd(s, v):
+    def round_of(s, v):
         return fl.federated_map(upd, (s, fl.federated_mean(v))), fl.federated_max(v)
 
     data = [[np.full(2, i * j, f32) for j in range(1, 4)] for i in range(1, 6)]
@@ -400,7 +409,7 @@ def test_resume_named_tuple_state() -> None:
         s, v = await states.load_latest(St(np.zeros(2, f32), np.int64(0)))
         s = s or St(np.zeros(2, f32), np.int64(0))
         for r in range(v + 1, 6):
-            s, m = rnd(s, data[r - 1])
+            s, m = round_of(s, data[r - 1])
             await csv.release({"max": m}, r)
             if r == stop:
                 raise InterruptedError
@@ -426,9 +435,9 @@ def test_resume_named_tuple_state() -> None:
         assert len((d / "m.csv").read_text().splitlines()) == 6
 
 
-def test_many_rates_at_once() -> None:
+def test_many_rates_at_once(rng: np.random.Generator) -> None:
     """Clients try several learning rates by vmap; the server picks the best."""
-    B = OD(x=T(f32, [4, 2]), y=T(f32, [4]))
+    B = OrderedDict(x=T(f32, [4, 2]), y=T(f32, [4]))
     W = T(f32, [2])
     R = T(f32, [3])
 
@@ -439,14 +448,14 @@ def test_many_rates_at_once() -> None:
     def tryall(w, rates, b):
         g = torch.func.grad(loss)(w, b)
         ws = torch.vmap(lambda r: w - r * g)(rates)
-        return OD(losses=torch.vmap(lambda v: loss(v, b))(ws), ws=ws)
+        return OrderedDict(losses=torch.vmap(lambda v: loss(v, b))(ws), ws=ws)
 
-    @fl.local_computation(OD(losses=T(f32, [3]), ws=T(f32, [3, 2])))
+    @fl.local_computation(OrderedDict(losses=T(f32, [3]), ws=T(f32, [3, 2])))
     def best(m):
         return m["ws"][m["losses"].argmin()]
 
     @fl.federated_computation(F(W, S), F(R, S), F(B, C))
-    def rnd(w, r, b):
+    def round_of(w, r, b):
         return fl.federated_map(
             best,
             fl.federated_mean(
@@ -454,23 +463,23 @@ def test_many_rates_at_once() -> None:
             ),
         )
 
-    cl = [
-        OD(x=rng.normal(size=(4, 2)).astype(f32), y=rng.normal(size=4).astype(f32))
+    given = [
+        OrderedDict(x=rng.normal(size=(4, 2)).astype(f32), y=rng.normal(size=4).astype(f32))
         for _ in range(3)
     ]
     w = np.ones(2)
     r = np.array([0.01, 0.1, 1.0])
     L = []
     Ws = []
-    for b in cl:
+    for b in given:
         g = 2 * b["x"].T @ (b["x"] @ w - b["y"]) / 4
         ws = w - r[:, None] * g
         Ws.append(ws)
         L.append([((b["x"] @ v - b["y"]) ** 2).mean() for v in ws])
-    close(rnd(w.astype(f32), r.astype(f32), cl), np.mean(Ws, 0)[np.argmin(np.mean(L, 0))])
+    close(round_of(w.astype(f32), r.astype(f32), given), np.mean(Ws, 0)[np.argmin(np.mean(L, 0))])
 
 
-def test_tagger_with_padding() -> None:
+def test_tagger_with_padding(rng: np.random.Generator) -> None:
     """A recurrent tagger on padded sentences: the loss is over tokens that are no padding, by a mask."""
     torch.manual_seed(1)
 
@@ -502,12 +511,12 @@ def test_tagger_with_padding() -> None:
         pad = np.arange(6)[None] >= n[:, None]
         return {"inputs": np.where(pad, 0, x), "labels": np.where(pad, -1, y)}
 
-    cl = [client(4), client(6)]
+    given = [client(4), client(6)]
     s = p.initialize()
     before = {k: v.clone() for k, v in net.state_dict().items()}
-    s, _ = p.next(s, cl)
+    s, _ = p.next(s, given)
     ws = []
-    for c in cl:
+    for c in given:
         net.load_state_dict(before)
         o = torch.optim.SGD(net.parameters(), lr=0.3)
         for _ in range(2):
@@ -520,10 +529,10 @@ def test_tagger_with_padding() -> None:
         close(s["weights"][k], np.average([w[k] for w in ws], 0, [4, 6]))
 
 
-def test_gan_rounds() -> None:
+def test_gan_rounds(rng: np.random.Generator) -> None:
     """A federated GAN: clients train the discriminator on drawn noise, the server the generator."""
-    Gt = OD(w=T(f32, [2, 2]), b=T(f32, [2]))
-    Dt = OD(w=T(f32, [2]), b=f32)
+    Gt = OrderedDict(w=T(f32, [2, 2]), b=T(f32, [2]))
+    Dt = OrderedDict(w=T(f32, [2]), b=f32)
     X = T(f32, [None, 2])
 
     def gen(g, z):
@@ -543,7 +552,7 @@ def test_gan_rounds() -> None:
             return bce(real, torch.ones_like(real)) + bce(fake, torch.zeros_like(fake))
 
         gr, l = torch.func.grad_and_value(loss)(d)
-        return OD(d=OD((k, d[k] - 0.1 * gr[k]) for k in d), loss=l)
+        return OrderedDict(d=OrderedDict((k, d[k] - 0.1 * gr[k]) for k in d), loss=l)
 
     @fl.local_computation(Gt, Dt)
     def server(g, d):
@@ -552,24 +561,24 @@ def test_gan_rounds() -> None:
             return bce(f, torch.ones_like(f))
 
         gr = torch.func.grad(loss)(g)
-        return OD((k, g[k] - 0.1 * gr[k]) for k in g)
+        return OrderedDict((k, g[k] - 0.1 * gr[k]) for k in g)
 
     @fl.federated_computation(F(Gt, S), F(Dt, S), F(X, C))
-    def rnd(g, d, x):
+    def round_of(g, d, x):
         r = fl.federated_map(client, (fl.federated_broadcast(g), fl.federated_broadcast(d), x))
         d2 = fl.federated_mean(r.d)
         return fl.federated_map(server, (g, d2)), d2, fl.federated_mean(r.loss)
 
-    g = OD(w=np.eye(2, dtype=f32), b=np.zeros(2, f32))
-    d = OD(w=np.zeros(2, f32), b=f32(0))
-    cl = [rng.normal(3, 1, (k, 2)).astype(f32) for k in (5, 5, 7)]
+    g = OrderedDict(w=np.eye(2, dtype=f32), b=np.zeros(2, f32))
+    d = OrderedDict(w=np.zeros(2, f32), b=f32(0))
+    given = [rng.normal(3, 1, (k, 2)).astype(f32) for k in (5, 5, 7)]
 
     def run(ctx):
         torch.manual_seed(5)
         a, b = g, d
         with fw.get_context_stack().install(ctx):
             for _ in range(5):
-                a, b, l = rnd(a, b, cl)
+                a, b, l = round_of(a, b, given)
         return a, b, l
 
     one = run(execution.LocalContext(exact=True, threads=1))
@@ -579,7 +588,7 @@ def test_gan_rounds() -> None:
     assert np.isfinite(one[2])
 
 
-def test_secure_histogram_select() -> None:
+def test_secure_histogram_select(rng: np.random.Generator) -> None:
     """Rows of a table that clients ask for by federated_secure_select, and a secure histogram of what they did."""
     K = T(np.int32, [2])
     TB = T(f32, [5, 3])
@@ -590,56 +599,56 @@ def test_secure_histogram_select() -> None:
 
     @fl.local_computation(K, fl.SequenceType(T(f32, [3])))
     def use(k, rows):
-        return OD(h=torch.bincount(k.long(), minlength=5), s=rows.sum((0, 1)))
+        return OrderedDict(h=torch.bincount(k.long(), minlength=5), s=rows.sum((0, 1)))
 
     @fl.local_computation
     def maxkey():
         return torch.tensor(5, dtype=torch.int32)
 
     @fl.federated_computation(F(TB, S), F(K, C))
-    def rnd(t, k):
+    def round_of(t, k):
         rows = fl.federated_secure_select(k, fl.federated_eval(maxkey, S), t, row)
         u = fl.federated_map(use, (k, rows))
         return fl.federated_secure_sum(u.h, 2), fl.federated_mean(u.s)
 
     t = rng.normal(size=(5, 3)).astype(f32)
     ks = [np.array(p, np.int32) for p in ([0, 1], [1, 1], [4, 2])]
-    h, m = rnd(t, ks)
+    h, m = round_of(t, ks)
     close(h, np.bincount(np.concatenate(ks), minlength=5))
     close(m, np.mean([t[k].sum() for k in ks]))
 
 
-def test_hierarchical_means() -> None:
+def test_hierarchical_means(rng: np.random.Generator) -> None:
     """Groups of clients: a mean for each group by scattering, empty groups keep the server's."""
     W = T(f32, [2])
 
-    @fl.local_computation(OD(g=np.int64, w=W))
+    @fl.local_computation(OrderedDict(g=np.int64, w=W))
     def spread(c):
         o = torch.nn.functional.one_hot(c["g"], 4).float()
-        return OD(s=o[:, None] * c["w"], n=o)
+        return OrderedDict(s=o[:, None] * c["w"], n=o)
 
-    @fl.local_computation(T(f32, [4, 2]), OD(s=T(f32, [4, 2]), n=T(f32, [4])))
+    @fl.local_computation(T(f32, [4, 2]), OrderedDict(s=T(f32, [4, 2]), n=T(f32, [4])))
     def fin(old, t):
         new = old.clone()
         has = t["n"] > 0
         new[has] = t["s"][has] / t["n"][has][:, None]
         return new
 
-    @fl.federated_computation(F(T(f32, [4, 2]), S), F(OD(g=np.int64, w=W), C))
-    def rnd(o, c):
+    @fl.federated_computation(F(T(f32, [4, 2]), S), F(OrderedDict(g=np.int64, w=W), C))
+    def round_of(o, c):
         return fl.federated_map(fin, (o, fl.federated_sum(fl.federated_map(spread, c))))
 
-    cl = [OD(g=np.int64(g), w=rng.normal(size=2).astype(f32)) for g in (0, 2, 2, 0, 3)]
+    given = [OrderedDict(g=np.int64(g), w=rng.normal(size=2).astype(f32)) for g in (0, 2, 2, 0, 3)]
     old = np.full((4, 2), 9, f32)
     e = old.copy()
     for k in range(4):
-        ws = [c["w"] for c in cl if c["g"] == k]
+        ws = [c["w"] for c in given if c["g"] == k]
         if ws:
             e[k] = np.mean(ws, 0)
-    close(rnd(old, cl), e)
+    close(round_of(old, given), e)
 
 
-def test_outlier_trim_numpy() -> None:
+def test_outlier_trim_numpy(rng: np.random.Generator) -> None:
     """NumPy clients: winsorised features, a sketch by searchsorted, medians of what is left."""
 
     @fl.local_computation(T(f32, [None]))
@@ -654,30 +663,30 @@ def test_outlier_trim_numpy() -> None:
         }
 
     @fl.federated_computation(F(T(f32, [None]), C))
-    def rnd(x):
+    def round_of(x):
         r = fl.federated_map(sketch, x)
         return fl.federated_sum(r.hist), fl.federated_mean(r["mean"], r.n)
 
-    cl = [rng.normal(size=k).astype(f32) for k in (20, 30, 20)]
+    given = [rng.normal(size=k).astype(f32) for k in (20, 30, 20)]
     H = 0
     M = []
     N = []
-    for x in cl:
+    for x in given:
         lo, hi = np.percentile(x, [5, 95])
         z = x[(x >= lo) & (x <= hi)]
         H = H + np.bincount(np.searchsorted([-1, 0, 1], np.clip(x, lo, hi)), minlength=4)
         M.append(z.mean())
         N.append(len(z))
-    h, m = rnd(cl)
+    h, m = round_of(given)
     close(h, H)
     close(m, np.average(M, weights=N))
 
 
-def test_fedrep_alternating() -> None:
+def test_fedrep_alternating(rng: np.random.Generator) -> None:
     """FedRep: each client's head is kept at the client side of the program (returned to it), the body averaged."""
     Bd = T(f32, [3, 2])
     Hd = T(f32, [2])
-    B = OD(x=T(f32, [None, 3]), y=T(f32, [None]))
+    B = OrderedDict(x=T(f32, [None, 3]), y=T(f32, [None]))
 
     @fl.local_computation(Bd, Hd, B)
     def client(body, head, b):
@@ -686,25 +695,25 @@ def test_fedrep_alternating() -> None:
             head = head - 0.01 * torch.func.grad(loss, argnums=1)(body, head)
         for _ in range(2):
             body = body - 0.01 * torch.func.grad(loss, argnums=0)(body, head)
-        return OD(body=body, head=head)
+        return OrderedDict(body=body, head=head)
 
     @fl.federated_computation(F(Bd, S), F(Hd, C), F(B, C))
-    def rnd(bd, h, b):
+    def round_of(bd, h, b):
         r = fl.federated_map(client, (fl.federated_broadcast(bd), h, b))
         return fl.federated_mean(r.body), fl.federated_collect(r.head)
 
-    cl = [
-        OD(x=rng.normal(size=(k, 3)).astype(f32), y=rng.normal(size=k).astype(f32))
+    given = [
+        OrderedDict(x=rng.normal(size=(k, 3)).astype(f32), y=rng.normal(size=k).astype(f32))
         for k in (5, 5, 6)
     ]
     bd = rng.normal(size=(3, 2)).astype(f32)
     hs = [np.ones(2, f32)] * 3
     pb, ph = bd.astype(float), [np.ones(2)] * 3
     for _ in range(2):
-        bd, hs = rnd(bd, list(hs), cl)
+        bd, hs = round_of(bd, list(hs), given)
         bs = []
         nh = []
-        for h, b in zip(ph, cl):
+        for h, b in zip(ph, given):
             v = pb.copy()
             n = len(b["y"])
             for _ in range(3):
