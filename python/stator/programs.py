@@ -19,7 +19,7 @@ import torch
 
 from stator import _stator
 from stator._program_tracing import TensorSpec
-from stator._program_tracing.batching import NotBatchableError, run_together
+from stator._program_tracing.batching import LINKED, NotBatchableError, run_together
 from stator._program_tracing.casting import SWITCHES, without_autocast
 from stator._program_tracing.flattening import flattened
 from stator._program_tracing.table import draws_nothing, resolve
@@ -65,6 +65,7 @@ class TensorProgram(_stator.Runs):
         "_names",
         "_native",
         "_origin",
+        "_owns",
         "_types",
     )
 
@@ -77,7 +78,7 @@ class TensorProgram(_stator.Runs):
         names: Sequence[str] | None = None,
         origin: str = "",
     ) -> None:
-        objects = [resolve(name) for name in native.names()]
+        objects = [LINKED.get(name) or resolve(name) for name in native.names()]
         self._native = native
         self._constants = tuple(constants)
         self._linked = native.link(objects, list(self._constants))
@@ -87,6 +88,9 @@ class TensorProgram(_stator.Runs):
         self._origin = origin
         # What was traced here doesn't write to its inputs; what was read may do anything to them.
         self._copies = not traced and _WRITES.search(native.text) is not None
+        # Whether each client has what it makes for itself, where it runs for many at once; `None`
+        # before the first time.
+        self._owns: bool | None = None
 
     trace = staticmethod(_stator._trace_program)
     """`TensorProgram.trace(fn, specs=(), kwargs=None)`: the program of a function.
@@ -215,7 +219,7 @@ class TensorProgram(_stator.Runs):
 
         with torch.inference_mode(False):
             own = [column.clone() if column.is_inference() else column for column in columns]
-            results = run_together(run, own, count, states=states)
+            results = self._in_batch(run, own, count, states)
         outputs = []
         for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
             output = result.detach()
@@ -223,6 +227,30 @@ class TensorProgram(_stator.Runs):
                 raise NotBatchableError("what it gives for all at once is of another type")
             outputs.append(output.contiguous())
         return outputs
+
+    def _in_batch(
+        self,
+        run: Callable[[tuple[torch.Tensor, ...]], list[torch.Tensor]],
+        columns: list[torch.Tensor],
+        count: int,
+        states: list[torch.Tensor] | None,
+    ) -> list[Any]:
+        """What `run` gives, with a first dimension of clients. What the program makes is all
+        clients' where it is the same for all of them, as long as it doesn't write to that."""
+        if not self._owns:
+            given = [column.clone() for column in columns] if self._copies else columns
+            try:
+                found = run_together(run, given, count, states=states and [*states])
+            except Exception:
+                text = self._native.text
+                if self._owns is False or not (_WRITES.search(text) or "requires_grad" in text):
+                    raise
+            else:
+                self._owns = False
+                return found
+        results = run_together(run, columns, count, states=states, owns=True)
+        self._owns = True
+        return results
 
     def of_rows(
         self, shared: int, count: int

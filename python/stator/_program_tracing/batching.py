@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
 from stator._program_tracing.casting import without_autocast
-from stator._program_tracing.each_draws import drawn, is_drawing
+from stator._program_tracing.each_draws import MOST, drawn, is_drawing
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
-__all__ = ["NotBatchableError", "run_together"]
+__all__ = ["LINKED", "NotBatchableError", "run_together"]
 
 # Its types lack some of what it has.
 _functorch: Any = torch._C._functorch
@@ -36,6 +36,7 @@ def run_together(
     *,
     draws: bool = False,
     states: list[torch.Tensor] | None = None,
+    owns: bool = False,
 ) -> list[Any]:
     """What `run` gives, with a first dimension of clients.
 
@@ -43,12 +44,14 @@ def run_together(
         from everybody's gradients.
     draws: whether it may draw random numbers, of each client's own.
     states: where PyTorch's generator is for each client, which draws what it would alone.
+    owns: whether each client has what the program makes, for itself, where that is the same for all
+        of them: then it may be written to.
 
     Raises `NotBatchableError` where the program can't be run in this way, and whatever it raises.
     """
 
     def batched(*tensors: torch.Tensor) -> tuple[Any, ...]:
-        with _Gradients(count, states, _functorch.maybe_get_level(tensors[0])):
+        with _Gradients(count, states, _functorch.maybe_get_level(tensors[0]), owns):
             return tuple(run(tensors))
 
     with torch.enable_grad(), without_autocast(), _silence():
@@ -116,11 +119,25 @@ def _embedding(
     return torch.nn.functional.embedding(input, weight)
 
 
+def _parameter(data: torch.Tensor, requires_grad: bool = True) -> Any:
+    """`torch.nn.Parameter` as a function: who watches operations is told of its calls."""
+    if has_torch_function((data,)):
+        return handle_torch_function(_parameter, (data,), data, requires_grad)
+    return torch.nn.Parameter(data, requires_grad)
+
+
+LINKED: dict[str, Any] = {"torch.nn.Parameter": _parameter}
+"""What programs call in the place of what their texts name."""
+
+
 class _Gradients(TorchFunctionMode):
     """Takes gradients of the tensors beneath those that operations see."""
 
-    def __init__(self, count: int, states: list[torch.Tensor] | None, level: int) -> None:
+    def __init__(
+        self, count: int, states: list[torch.Tensor] | None, level: int, owns: bool
+    ) -> None:
         super().__init__()
+        self._owns = owns
         self._count = count
         self._states = states
         self._level = level
@@ -129,8 +146,14 @@ class _Gradients(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        found = self._called(func, args, kwargs)
+        return self._own(found, (args, kwargs)) if self._owns else found
+
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.Tensor.requires_grad_ or func == _SET_REQUIRES_GRAD:
             return self._require(*args, **kwargs)
+        if func is _parameter:
+            return self._require(args[0].detach(), *args[1:], **kwargs)
         if func is torch.autograd.grad:
             return self._gradients(*args, **kwargs)
         if func is torch.nn.functional.embedding:
@@ -153,6 +176,20 @@ class _Gradients(TorchFunctionMode):
         if (apart := _APART.get(func)) is not None:
             return args[0].copy_(apart(*args, **kwargs))
         return func(*args, **kwargs)
+
+    def _own(self, found: Any, given: Any) -> Any:
+        """What an operation gave, which every client has for itself if it is new."""
+        if isinstance(found, (tuple, list)) and type(found) in (tuple, list):
+            return type(found)(self._own(part, given) for part in found)
+        if (
+            not isinstance(found, torch.Tensor)
+            or _functorch.is_batchedtensor(found)
+            or found.nbytes * self._count > MOST
+            or _memory(found) in {_memory(tensor) for tensor in _tensors(given)}
+        ):
+            return found
+        all_own = found.unsqueeze(0).repeat(self._count, *[1] * found.dim())
+        return _functorch._add_batch_dim(all_own, 0, self._level)
 
     def _require(self, tensor: torch.Tensor, requires_grad: bool = True) -> torch.Tensor:
         beneath, before = _beneath(tensor), _functorch.get_inplace_requires_grad_allowed()
@@ -247,3 +284,21 @@ def _beneath(tensor: torch.Tensor) -> torch.Tensor:
         raise NotBatchableError("it takes a gradient for a tensor that is the same for all clients")
     beneath: torch.Tensor = _functorch.get_unwrapped(tensor)
     return beneath
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in containers."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """Where a tensor's data is; of a batch, that of all clients."""
+    while _functorch.is_batchedtensor(tensor) or _functorch.is_gradtrackingtensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor.untyped_storage().data_ptr()

@@ -14,7 +14,7 @@ from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 
 from stator._program_tracing.table import draws_nothing, name_of
 
-__all__ = ["drawn", "is_drawing"]
+__all__ = ["MOST", "drawn", "is_drawing"]
 
 _functorch: Any = torch._C._functorch
 
@@ -25,8 +25,8 @@ _MADE = frozenset(
 )
 """What makes tensors that somebody may draw into: each client has one of its own."""
 
-_MOST = 1 << 24
-"""How many bytes these may take: otherwise one is all clients'."""
+MOST = 1 << 24
+"""How many bytes what each client has for itself may take: otherwise one is all clients'."""
 
 _SHARES = ("dropout_p", "p")
 """Parameters that say how much is dropped; with 0 nothing is drawn."""
@@ -101,8 +101,9 @@ def drawn(
     count = len(states)
     if func in _MADE:
         with temporarily_pop_interpreter_stack():
-            made = func(*_of_client(args, 0), **_of_client(kwargs, 0))
-            if made.nbytes * count > _MOST:
+            given, named = _of_client((args, kwargs), 0, {})
+            made = func(*given, **named)
+            if made.nbytes * count > MOST:
                 return made
             all_made = made.unsqueeze(0).repeat(count, *[1] * made.dim())
         return _functorch._add_batch_dim(all_made, 0, level)
@@ -123,15 +124,21 @@ def drawn(
     with temporarily_pop_interpreter_stack():
         for at in range(count):
             source.set_state(states[at])
-            made.append(func(*_of_client(args, at), **_of_client(kwargs, at)))
+            given, named = _of_client((args, kwargs), at, {})
+            made.append(func(*given, **named))
             states[at] = source.get_state()
         if not writes:
             made = _columns(made)
     if writes:
         return args[0]
+    return _of_clients(made, level)
+
+
+def _of_clients(made: Any, level: int) -> Any:
+    """What a call gave, of columns."""
     if isinstance(made, torch.Tensor):
         return _functorch._add_batch_dim(made, 0, level)
-    return tuple(_functorch._add_batch_dim(column, 0, level) for column in made)
+    return tuple(_of_clients(part, level) for part in made) if isinstance(made, list) else made
 
 
 def _writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -154,21 +161,25 @@ def _has_clients(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and bool(_functorch.is_batchedtensor(value))
 
 
-def _of_client(value: Any, at: int) -> Any:
-    """What is in containers, with a client's tensors in the place of all clients'."""
+def _of_client(value: Any, at: int, known: dict[int, torch.Tensor]) -> Any:
+    """What is in containers, with a client's tensors in the place of all clients'. `known`: those
+    that were found, because one that occurs twice is one."""
     if isinstance(value, tuple):
-        return tuple(_of_client(item, at) for item in value)
+        return tuple(_of_client(item, at, known) for item in value)
     if isinstance(value, list):
-        return [_of_client(item, at) for item in value]
+        return [_of_client(item, at, known) for item in value]
     if isinstance(value, dict):
-        return {name: _of_client(item, at) for name, item in value.items()}
-    if isinstance(value, torch.Tensor) and _functorch.is_batchedtensor(value):
-        return _functorch.get_unwrapped(value).select(_functorch.maybe_get_bdim(value), at)
-    return value
+        return {name: _of_client(item, at, known) for name, item in value.items()}
+    if not isinstance(value, torch.Tensor) or not _functorch.is_batchedtensor(value):
+        return value
+    if id(value) not in known:
+        beneath = _functorch.get_unwrapped(value)
+        known[id(value)] = beneath.select(_functorch.maybe_get_bdim(value), at)
+    return known[id(value)]
 
 
 def _columns(made: list[Any]) -> Any:
     """What clients' calls gave, that of all clients in one."""
-    if isinstance(made[0], torch.Tensor):
-        return torch.stack(made)
-    return [torch.stack(column) for column in zip(*made, strict=True)]
+    if isinstance(made[0], (tuple, list)):
+        return [_columns(column) for column in zip(*made, strict=True)]
+    return torch.stack(made) if isinstance(made[0], torch.Tensor) else made[0]
