@@ -181,5 +181,5 @@ def _of_client(value: Any, at: int, known: dict[int, torch.Tensor]) -> Any:
 def _columns(made: list[Any]) -> Any:
     """What clients' calls gave, that of all clients in one."""
     if isinstance(made[0], (tuple, list)):
-        return [_columns(column) for column in zip(*made, strict=True)]
+        return [_columns(list(column)) for column in zip(*made, strict=True)]
     return torch.stack(made) if isinstance(made[0], torch.Tensor) else made[0]
