@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -380,6 +382,25 @@ def test_crates_depend_on_crates_below(crates: dict[str, set[str]]) -> None:
 def test_pure_crates_need_no_interpreter(crates: dict[str, set[str]]) -> None:
     for name in PURE:
         assert not crates[name] & INTERPRETER, name
+
+
+# Rust's own tests in a file, and the first lines of blocks that its documentation would run.
+RUST_TEST = re.compile(r"#\[(test|cfg\(test\))\]|\bproptest!")
+FENCE = re.compile(r"^\s*//[/!]\s*```(.*)$", re.MULTILINE)
+NOT_RUST = {"text", "python"}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "crates").iterdir()))
+def test_crates_that_are_not_built_for_tests_have_none(name: str) -> None:
+    """`test = false` and `doctest = false` spare builds; a test written there would never run."""
+    library = tomllib.loads((ROOT / "crates" / name / "Cargo.toml").read_text()).get("lib", {})
+    for path in sorted((ROOT / "crates" / name / "src").rglob("*.rs")):
+        code = path.read_text()
+        if not library.get("test", True):
+            assert not RUST_TEST.search(code), path
+        if not library.get("doctest", True):
+            # Every other fence ends a block.
+            assert set(FENCE.findall(code)[::2]) <= NOT_RUST, path
 
 
 def test_modules_of_a_crate_use_modules_below() -> None:
