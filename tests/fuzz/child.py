@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import select
 import signal
@@ -12,6 +14,8 @@ from .program import Make, Program, check, compiled_function
 TIMEOUT = 30.0
 """Seconds for one program; most take a tenth of one."""
 _EQUAL = b"equal"
+_COSTLY = ("torch._dynamo.backends.debugging", "torch._functorch.aot_autograd")
+"""What programs with a backend import: seconds, which each child would take anew."""
 
 
 def check_in_child(program: Program, make: Make = compiled_function) -> str | None:
@@ -21,6 +25,7 @@ def check_in_child(program: Program, make: Make = compiled_function) -> str | No
 
 def in_child(task: Callable[[], str | None]) -> str | None:
     """What `task` returns, or how its process died."""
+    _import_what_is_costly()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -37,6 +42,12 @@ def in_child(task: Callable[[], str | None]) -> str | None:
     if os.WIFSIGNALED(status):
         return f"the process died of {signal.Signals(os.WTERMSIG(status)).name}"
     raise ValueError("the program itself doesn't run")
+
+
+@functools.cache
+def _import_what_is_costly() -> None:
+    for name in _COSTLY:
+        importlib.import_module(name)
 
 
 def _answer(task: Callable[[], str | None], writer: int) -> None:
