@@ -92,6 +92,7 @@ test: test-rust test-cpython-fast test-python
 .PHONY: test-sweep
 test-sweep: $(VENV)/built
 	STATOR_SWEEP=all $(BIN)/python -m pytest -q tests/soundness/tensors/test_number_slots.py tests/soundness/tensors/test_determined.py tests/soundness/tensors/test_schema_samples.py
+	STATOR_SWEEP=all $(BIN)/python -m pytest -q $(PARALLEL) tests/breaks/test_everywhere.py
 
 # Crates above crates/cpython start the interpreter that PYO3_PYTHON names, without torch.
 # A shared libpython needn't stand where the loader looks.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import logging
 import os
@@ -15,8 +16,16 @@ import pytest
 # Nothing that a test compiles stays, and none finds what an earlier one has left.
 os.environ["STATOR_CACHE"] = "off"
 
+# Which share of the largest grids runs: another one each day, or "all". Processes that share a run are given it.
+os.environ.setdefault("STATOR_SWEEP", str(datetime.date.today().toordinal() % 10))
+
 BLESS = os.environ.get("STATOR_BLESS") == "1"
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    if exitstatus:
+        terminalreporter.write_line(f"STATOR_SWEEP={os.environ['STATOR_SWEEP']} runs these again")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,7 +3,8 @@
 `break_everywhere` ends a trace before every second instruction, so that with both parities each
 instruction is one to break at and one to begin behind. `break_at` ends it once, before one
 instruction: that says which boundaries can be rebuilt. The suite tries some boundaries of each
-function, `STATOR_ALL_BOUNDARIES=1` all of them (half an hour).
+function, `STATOR_ALL_BOUNDARIES=1` all of them (half an hour). Of the parities it tries one for each function, the
+other one the next day; `STATOR_SWEEP` chooses, and `make test-sweep` tries both.
 """
 
 from __future__ import annotations
@@ -45,8 +46,16 @@ def _quiet_machine() -> None:
     api.reset()
 
 
-@pytest.mark.parametrize("parity", [0, 1])
-@pytest.mark.parametrize("key", BREAKABLE, ids=IDS)
+SWEEP = os.environ["STATOR_SWEEP"]
+EVERYWHERE = [
+    pytest.param(key, parity, id=f"{name}-{parity}")
+    for number, (key, name) in enumerate(zip(BREAKABLE, IDS, strict=True))
+    for parity in (0, 1)
+    if SWEEP == "all" or (number + int(SWEEP)) % 2 == parity
+]
+
+
+@pytest.mark.parametrize(("key", "parity"), EVERYWHERE)
 def test_breaks_everywhere(key: tuple[str, str], parity: int) -> None:
     plain = run_side(*key, compile_it=False)
     compiled = run_side(
