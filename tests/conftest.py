@@ -15,6 +15,10 @@ import pytest
 
 # Nothing that a test compiles stays, and none finds what an earlier one has left.
 os.environ["STATOR_CACHE"] = "off"
+# Inductor tries the C++ compiler with each vector extension of the processor, in processes that import torch: a minute
+# of a core for each empty cache, and half of it for each process that compiles. What Stator does with the code that
+# Inductor makes is the same without; `tests/soundness/steps/test_parts_for_backends.py` has it with them.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 
 # Which share of the largest grids runs: another one each day, or "all". Processes that share a run are given it.
 os.environ.setdefault("STATOR_SWEEP", str(datetime.date.today().toordinal() % 10))
