@@ -151,12 +151,13 @@ pub const PYTHON: &[Row] = &[
     row("builtins:list", "extend", Modelled(ContainerWrite), MOVES.and(ITERATES).and(ONLY_ADDS)),
     row("builtins:list", "insert", Modelled(ContainerWrite), QUIET.and(STORES).and(COUNTS)),
     row("builtins:list", "pop", Modelled(ContainerWrite), QUIET.and(COUNTS)),
-    row("builtins:list", "clear", Modelled(ContainerWrite), QUIET),
+    row("builtins:list", "clear", Modelled(ContainerWrite), MOVES.and(QUIET)),
     row("builtins:list", "remove", Modelled(ContainerWrite), SEARCHES),
     row("builtins:list", "sort", Modelled(ContainerWrite), ORDERS),
     row("builtins:list", "__setitem__", Modelled(ContainerWrite), STORES.and(COUNTS)),
     row("builtins:list", "__delitem__", Modelled(ContainerWrite), COUNTS),
-    row("builtins:list", "reverse __iadd__", Modelled(ContainerWrite), NONE),
+    row("builtins:list", "reverse", Modelled(ContainerWrite), MOVES),
+    row("builtins:list", "__iadd__", Modelled(ContainerWrite), NONE),
     row("builtins:list", "__init__", Modelled(ContainerWrite), MOVES),
     row("builtins:dict", "get __getitem__ __contains__", Modelled(DictSlotRead), NONE),
     row("builtins:dict", "keys values items copy", Modelled(DictRead), MOVES),
@@ -165,7 +166,7 @@ pub const PYTHON: &[Row] = &[
     row("collections:OrderedDict", "fromkeys", Transparent, NONE),
     row("builtins:dict", "pop", Modelled(ContainerWrite), QUIET).writes(Writes::Popped),
     row("builtins:dict", "popitem", Modelled(ContainerWrite), QUIET).writes(Writes::End),
-    row("builtins:dict", "clear", Modelled(ContainerWrite), QUIET).writes(Writes::Every),
+    row("builtins:dict", "clear", Modelled(ContainerWrite), MOVES.and(QUIET)).writes(Writes::Every),
     row("builtins:dict", "setdefault", Modelled(ContainerWrite), QUIET.and(STORES))
         .writes(Writes::Missing),
     row("builtins:dict", "update", Modelled(ContainerWrite), NONE).writes(Writes::Merged),
@@ -236,7 +237,7 @@ pub const PYTHON: &[Row] = &[
         MOVES.and(QUIET).and(ONLY_ADDS).and(STORES),
     )
     .writes(Writes::Arguments),
-    row("collections:deque", "clear", Modelled(ContainerWrite), QUIET.and(ONLY_ADDS))
+    row("collections:deque", "clear", Modelled(ContainerWrite), MOVES.and(QUIET).and(ONLY_ADDS))
         .writes(Writes::Arguments),
     row(
         "collections:deque",
@@ -247,7 +248,7 @@ pub const PYTHON: &[Row] = &[
     .writes(Writes::Elements),
     row("collections:deque", "extendleft", Modelled(ContainerWrite), ONLY_ADDS)
         .writes(Writes::Elements),
-    row("collections:deque", "pop popleft", Modelled(ContainerWrite), QUIET)
+    row("collections:deque", "pop popleft", Modelled(ContainerWrite), MOVES.and(QUIET))
         .writes(Writes::Arguments),
     row("collections:deque", "insert", Modelled(ContainerWrite), QUIET.and(STORES).and(COUNTS))
         .writes(Writes::Arguments),
@@ -255,7 +256,7 @@ pub const PYTHON: &[Row] = &[
         .writes(Writes::Arguments),
     row("collections:deque", "__setitem__", Modelled(ContainerWrite), STORES.and(COUNTS))
         .writes(Writes::Arguments),
-    row("collections:deque", "reverse", Modelled(ContainerWrite), NONE).writes(Writes::Arguments),
+    row("collections:deque", "reverse", Modelled(ContainerWrite), MOVES).writes(Writes::Arguments),
     row("collections:deque", "remove", Modelled(ContainerWrite), SEARCHES),
     row("collections:deque", "copy", Transparent, MOVES),
     row("collections:deque", "count index", Transparent, SEARCHES),

@@ -275,6 +275,10 @@ fn overload(printed: &str) -> Option<Overload> {
     if !(results.contains("Tensor") || results == "()") {
         return None;
     }
+    // TorchScript's methods of lists write to the list itself: `sort(int[](a!) self)`. Operators write to tensors in one.
+    if printed[open..close].contains("](") {
+        return None;
+    }
     let mut parameters = Vec::new();
     let mut positional = None;
     for part in parts(&printed[open + 1..close]) {
@@ -416,6 +420,16 @@ mod tests {
             "aten::copy_.float(Tensor(a!) self, float other) -> Tensor(a!)",
         ];
         assert_eq!(tensors("copy_", &COPY, &[SINGLE, SINGLE], &[]), Use::Data);
+    }
+
+    #[test]
+    fn methods_of_lists_are_no_overloads() {
+        const SORT: [&str; 2] = [
+            "aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+            "aten::sort.int(int[](a!) self, bool reverse=False) -> ()",
+        ];
+        assert_eq!(tensors("sort", &SORT, &[SINGLE], &[]), Use::Data);
+        assert_eq!(tensors("sort", &SORT, &[LARGE, SINGLE], &[]), Use::Read);
     }
 
     #[test]
