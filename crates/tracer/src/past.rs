@@ -87,7 +87,10 @@ impl Past {
             let is_known = met.len() < LOOKED_AT
                 && !function.is_instance(&python)?
                 && tensor::has_node_hooks(function.as_borrowed()) == Some(false)
-                && saves_plainly(&function)?
+                && match tensor::writes_plainly(function.as_borrowed()) {
+                    Some(is_plain) => is_plain,
+                    None => saves_plainly(&function)?,
+                }
                 && !is_sparse(&function)?;
             if !is_known {
                 past.is_plain = false;
@@ -135,7 +138,8 @@ fn saved_names(ty: &Bound<'_, PyType>) -> PyResult<Option<Names>> {
     // Those that PyTorch generates are numbered, and say all.
     let name = ty.name()?.to_string();
     let is_generated = name.trim_end_matches(|it: char| it.is_ascii_digit()).ends_with("Backward");
-    let found = if is_generated && !name.ends_with("Backward") || name == "AccumulateGrad" {
+    let is_other = matches!(&*name, "AccumulateGrad" | "CopyBackwards");
+    let found = if is_generated && !name.ends_with("Backward") || is_other {
         let mut names = Vec::new();
         for name in ty.dir()? {
             let name = name.cast_into::<PyString>()?;

@@ -2,6 +2,7 @@
 
 mod offsets;
 mod search;
+mod writes;
 
 use std::ffi::c_void;
 use std::ops::Deref;
@@ -12,6 +13,7 @@ use pyo3::types::{PyDict, PyString};
 
 pub(super) use self::offsets::{INLINE_DIMENSIONS, Offsets};
 pub(super) use self::search::{Essential, search};
+pub use self::writes::writes_plainly;
 use super::torch::{self, Torch};
 use super::{Any, words};
 use crate::generic::WithoutGc;
@@ -288,26 +290,34 @@ pub fn find_node_hooks(py: Python<'_>) -> bool {
 
 /// Whether one of PyTorch's notes of operations (`grad_fn`) has hooks, or has had some; `None`: nobody knows.
 pub fn has_node_hooks(function: Any<'_, '_>) -> Option<bool> {
-    let offsets = NODE_HOOKS.get(function.py())?.as_ref()?;
+    let offsets = node_hook_offsets(function.py())?;
     let words = node_words(function)?;
     Some(offsets.iter().any(|offset| words[*offset] != 0))
 }
 
+/// Which words of a note say that it has hooks, if they were found.
+fn node_hook_offsets(py: Python<'_>) -> Option<&[usize]> {
+    NODE_HOOKS.get(py)?.as_deref()
+}
+
 /// The words that a note of PyTorch's begins with; `None`: it's no object of PyTorch's for one.
 fn node_words(function: Any<'_, '_>) -> Option<[u64; NODE / 8]> {
+    let node = node_address(function)? as *const u64;
+    // SAFETY: what it points to is larger than what is read of it.
+    unsafe { Some(std::array::from_fn(|index| node.add(index).read())) }
+}
+
+/// The address of a note of PyTorch's; `None`: it's no object of PyTorch's for one.
+fn node_address(function: Any<'_, '_>) -> Option<usize> {
     let ty = function.get_type();
     let size: usize =
         ty.getattr(pyo3::intern!(function.py(), "__basicsize__")).ok()?.extract().ok()?;
     if size != NODE_ADDRESS + 16 {
         return None;
     }
-    // SAFETY: the object's size says that it is a pointer shared with C++ behind the head; what it points to is larger
-    // than what is read of it.
-    unsafe {
-        let node = words::pointer(function.as_ptr(), NODE_ADDRESS) as *const u64;
-        (!node.is_null() && node.is_aligned())
-            .then(|| std::array::from_fn(|index| node.add(index).read()))
-    }
+    // SAFETY: the object's size says that it is a pointer shared with C++ behind the head.
+    let node = unsafe { words::pointer(function.as_ptr(), NODE_ADDRESS) } as *const u64;
+    (!node.is_null() && node.is_aligned()).then_some(node as usize)
 }
 
 /// Which words of a note are 0 as long as nobody has set a hook, of each of the four kinds.
