@@ -14,7 +14,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Calls, Ends, Operations};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Noted, Origin, State};
+use crate::recorder::notes::state::{Alias, Noted, Origin, State};
 use crate::recorder::notes::{heap, machinery};
 use crate::recorder::reads::whole_containers::is_plain;
 
@@ -24,7 +24,7 @@ impl Recorder {
         &self,
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
-        let Call { frame, callable: function, args, .. } = call;
+        let Call { frame, callable: function, args, names } = call;
         let known = self.machinery.known(function);
         let by_code = known.is_some_and(|known| known.is_marked);
         let mark = if by_code { marks::of_torch(function) } else { None };
@@ -54,8 +54,14 @@ impl Recorder {
             }
             Some(Mark::Hint) => {
                 self.note(frame, |state| state.know_for_good(function));
-                let _native = Suspended::new(frame.py());
-                return Some(call.natively());
+                let made = {
+                    let _native = Suspended::new(frame.py());
+                    call.natively()
+                };
+                if let (Ok(made), None) = (&made, names) {
+                    self.note_alias(made, function, args);
+                }
+                return Some(made);
             }
             Some(Mark::Label(label)) if self.takes_labels() => {
                 return Some(self.label(label, call));
@@ -203,6 +209,27 @@ fn is_optimizers(frame: &Frame<'_>) -> bool {
 pub(in crate::recorder) fn break_message(args: &[Borrowed<'_, '_>]) -> String {
     let message = args.first().and_then(|message| message.cast::<PyString>().ok());
     message.map_or_else(String::new, |message| message.to_string_lossy().into_owned())
+}
+
+impl Recorder {
+    /// `typing` has made an alias of these arguments, which a later frame may hold: as an annotation of a function.
+    fn note_alias<'py>(
+        &self,
+        made: &Object<'py>,
+        function: Borrowed<'_, 'py>,
+        args: &[Borrowed<'_, 'py>],
+    ) {
+        let mut state = self.state.borrow_mut();
+        if state.origin(made.as_borrowed()).is_none() {
+            let kept = |object: &Borrowed<'_, '_>| (**object).clone().unbind();
+            let alias = Alias {
+                made: made.clone().unbind(),
+                function: kept(&function),
+                args: args.iter().map(kept).collect(),
+            };
+            state.aliases.insert(made.as_ptr() as usize, alias);
+        }
+    }
 }
 
 impl State {

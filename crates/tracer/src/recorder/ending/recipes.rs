@@ -126,6 +126,7 @@ impl Finish<'_> {
                 self.recipes.set(id, recipe);
                 Ok(id)
             }
+            None if self.state.aliases.contains_key(&address) => self.alias_again(object),
             None => match self.state.roots.carried(object) {
                 Some(source) => {
                     let id = self.source(source);
@@ -142,6 +143,20 @@ impl Finish<'_> {
                 }
             },
         }
+    }
+
+    /// An alias that `typing` makes of the same once more.
+    fn alias_again(&mut self, object: Borrowed<'_, '_>) -> Made<RecipeId> {
+        let (py, address) = (object.py(), object.as_ptr() as usize);
+        let alias = &self.state.aliases[&address];
+        let function = alias.function.bind(py).clone();
+        let args: Vec<_> = alias.args.iter().map(|arg| arg.bind(py).clone()).collect();
+        let id = self.recipes.reserve();
+        self.insert(address, id);
+        let callable = self.keep(function.as_borrowed());
+        let args = self.all(&args)?;
+        self.recipes.set(id, Recipe::Call { callable, args });
+        Ok(id)
     }
 
     /// A number, a text or a function that a node gives; or a number that is found where it was.

@@ -100,6 +100,16 @@ impl GraphObjects {
 /// A part of an object: its address, and what stands for the part (a key's address, mostly).
 pub type Slot = (usize, usize);
 
+/// What `typing` has made of types, and the call that makes it again: it comes out of a cache.
+pub struct Alias {
+    /// It can't die meanwhile.
+    pub made: Py<PyAny>,
+    /// The function, one of `typing`'s own.
+    pub function: Py<PyAny>,
+    /// What it was given.
+    pub args: Box<[Py<PyAny>]>,
+}
+
 /// The state of a trace.
 pub struct State {
     /// Objects that guards and recipes speak of.
@@ -151,6 +161,8 @@ pub struct State {
     pub foreseen: FxHashMap<usize, Foreseen>,
     /// Iterators that it has made over such ones, by address.
     pub made_over: FxHashMap<usize, Py<PyAny>>,
+    /// Aliases that `typing` has made, as `Optional[int]`, by address.
+    pub aliases: FxHashMap<usize, Alias>,
     /// Parts of such lists, by address.
     pub parts: Sparse<PartOf>,
     /// Its writes of context variables.
@@ -218,6 +230,7 @@ impl State {
             unread: Sparse::default(),
             foreseen: FxHashMap::default(),
             made_over: FxHashMap::default(),
+            aliases: FxHashMap::default(),
             parts: Sparse::default(),
             context: ContextWrites::default(),
             memo: Memo::None,
