@@ -166,7 +166,7 @@ pub const PYTHON: &[Row] = &[
     row("collections:OrderedDict", "fromkeys", Transparent, NONE),
     row("builtins:dict", "pop", Modelled(ContainerWrite), QUIET).writes(Writes::Popped),
     row("builtins:dict", "popitem", Modelled(ContainerWrite), QUIET).writes(Writes::End),
-    row("builtins:dict", "clear", Modelled(ContainerWrite), MOVES.and(QUIET)).writes(Writes::Every),
+    row("builtins:dict", "clear", Modelled(ContainerWrite), QUIET).writes(Writes::Every),
     row("builtins:dict", "setdefault", Modelled(ContainerWrite), QUIET.and(STORES))
         .writes(Writes::Missing),
     row("builtins:dict", "update", Modelled(ContainerWrite), NONE).writes(Writes::Merged),

@@ -45,19 +45,6 @@ def own_lists() -> Program:
     return step, nothing, lambda: None
 
 
-@whole
-def dictionaries() -> Program:
-    kept = SimpleNamespace(told={})
-
-    def step(x: Tensor) -> Any:
-        kept.told["loss"] = x.mean().item()
-        told = dict(kept.told)
-        kept.told.clear()
-        return told, x + 1
-
-    return step, nothing, lambda: dict(kept.told)
-
-
 @program
 def deques() -> Program:
     kept = SimpleNamespace(last=deque([0.0, 1.0]))
