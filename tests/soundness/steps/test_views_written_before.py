@@ -36,6 +36,7 @@ class Doubled(torch.autograd.Function):
 
 def back(write: Any) -> Program:
     """Writes before each call, through a view of what leads to the network."""
+    Doubled.seen.clear()
     net = network()
     kept = SimpleNamespace(rows=torch.zeros(3, 2))
 
@@ -93,7 +94,6 @@ def packed() -> Program:
         else:
             rows[0] += row
 
-    Doubled.seen.clear()
     return back(write)
 
 
@@ -104,7 +104,6 @@ def by_a_function() -> Program:
         if call > 3:
             Doubled.apply(rows[0])
 
-    Doubled.seen.clear()
     return back(write)
 
 
@@ -118,7 +117,6 @@ def somebody_is_told() -> Program:
             rows[1].register_hook(lambda grad: Doubled.seen.append(grad.sum().item()))
             rows.register_hook(lambda grad: grad * 2)
 
-    Doubled.seen.clear()
     return back(write)
 
 
