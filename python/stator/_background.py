@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import numbers
 import os
 import signal
 import threading
@@ -135,6 +136,9 @@ def wait(jobs: Callable[[], Sequence[Job]] | None, timeout: float | None) -> boo
     queue = _queue
     if threading.current_thread() is queue.thread:
         raise ApiError("A backend can't wait for what is compiled: it is what compiles.")
+    # Asked here, since nothing looks at it where nothing is under way.
+    if timeout is not None and not (isinstance(timeout, numbers.Real) and timeout == timeout):
+        raise ApiError(f"timeout={timeout!r}: a number of seconds is expected, or None.")
     with _hurried(queue), queue.changed:
 
         def have_ended() -> bool:

@@ -91,6 +91,12 @@ def test_what_waits_isnt_begun_while_the_program_warms_up(monkeypatch: pytest.Mo
     assert backend.begun.is_set()
 
 
+@pytest.mark.parametrize("timeout", ["soon", float("nan"), [1]])
+def test_a_time_that_is_none(timeout: Any) -> None:
+    with pytest.raises(stator.errors.ApiError, match="a number of seconds is expected"):
+        stator.wait(timeout=timeout)
+
+
 def test_two_functions_at_once() -> None:
     first, second = Slow(), Slow()
     one = stator.compile(scaled, backend=first, when="background")
