@@ -6,6 +6,7 @@
 //! `offsetof` by [`layout::check`]; the rest goes through the C shim in `shim/`, one file per
 //! CPython version.
 
+pub mod aten;
 pub mod code;
 mod ffi;
 pub mod frame;

@@ -18,6 +18,8 @@
 mod aten;
 mod class;
 mod data;
+pub mod direct;
+mod direct_rows;
 mod facts;
 mod fills;
 mod numbered;

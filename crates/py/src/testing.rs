@@ -182,6 +182,16 @@ fn rehearsal() -> &'static str {
     rehearsal_outcome()
 }
 
+/// What a call gives if a replay makes it without Python, in a tuple; `None`: it wouldn't.
+#[pyfunction]
+fn call_directly<'py>(
+    callable: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
+    Ok(stator_tracer::replay::direct::call(callable, args, kwargs)?.map(|made| (made,)))
+}
+
 /// Adds the submodule.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let testing = PyModule::new(module.py(), "testing")?;
@@ -201,5 +211,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     testing.add_function(wrap_pyfunction!(torch_unfound, &testing)?)?;
     testing.add_function(wrap_pyfunction!(search_tensors, &testing)?)?;
     testing.add_function(wrap_pyfunction!(rehearsal, &testing)?)?;
+    testing.add_function(wrap_pyfunction!(call_directly, &testing)?)?;
     module.add_submodule(&testing)
 }

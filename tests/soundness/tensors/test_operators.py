@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import subprocess
 import sys
 import types
@@ -52,10 +53,25 @@ def found_in(owner: str) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def test_facts_are_what_pytorch_says() -> None:
-    script = ROOT / "tools" / "gen_operators.py"
+@pytest.mark.parametrize(
+    "script",
+    [
+        "gen_operators.py",
+        pytest.param(
+            "gen_direct.py",
+            marks=[
+                pytest.mark.skipif(not is_pinned(), reason="another PyTorch has other functions"),
+                pytest.mark.skipif(shutil.which("nm") is None, reason="needs binutils"),
+            ],
+        ),
+    ],
+)
+def test_facts_are_what_pytorch_says(script: str) -> None:
     done = subprocess.run(
-        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "tools" / script, "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

@@ -9,20 +9,21 @@ use pyo3::prelude::*;
 
 /// A library of PyTorch's.
 #[derive(Clone, Copy)]
-pub(super) enum Library {
+pub(crate) enum Library {
     C10,
     Cpu,
+    Python,
 }
 
-/// The handles of both, as numbers; null where a library wasn't found.
-static HANDLES: OnceLock<[usize; 2]> = OnceLock::new();
+/// The handles of all, as numbers; null where a library wasn't found.
+static HANDLES: OnceLock<[usize; 3]> = OnceLock::new();
 
 /// Looks for the libraries of this PyTorch, once.
 pub(super) fn open(torch: &Bound<'_, PyAny>) -> PyResult<()> {
     let package: String = torch.getattr("__file__")?.extract()?;
     let folder = package.rsplit_once('/').map_or("", |(folder, _)| folder);
     HANDLES.get_or_init(|| {
-        ["c10", "torch_cpu"].map(|name| {
+        ["c10", "torch_cpu", "torch_python"].map(|name| {
             let file = format!("{DLL_PREFIX}{name}{DLL_SUFFIX}");
             // By its name alone where a distribution keeps it elsewhere.
             loaded(&format!("{folder}/lib/{file}")).or_else(|| loaded(&file)).unwrap_or(0)
@@ -41,7 +42,7 @@ fn loaded(path: &str) -> Option<usize> {
 
 impl Library {
     /// The address of what has this name; of a thread-local variable, this thread's.
-    pub(super) fn symbol(self, name: &CStr) -> Option<*mut c_void> {
+    pub(crate) fn symbol(self, name: &CStr) -> Option<*mut c_void> {
         let handle = HANDLES.get()?[self as usize];
         if handle == 0 {
             return None;
@@ -55,7 +56,7 @@ impl Library {
     ///
     /// # Safety
     /// `F` is the type of a pointer to that function.
-    pub(super) unsafe fn function<F: Copy>(self, name: &CStr) -> Option<F> {
+    pub(crate) unsafe fn function<F: Copy>(self, name: &CStr) -> Option<F> {
         let found = self.symbol(name)?;
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         // SAFETY: a function pointer of the same size; its type is the caller's promise.

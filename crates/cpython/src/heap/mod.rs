@@ -19,7 +19,7 @@ mod getter;
 pub mod global_state;
 pub mod iterator;
 pub mod layout;
-mod libraries;
+pub(crate) mod libraries;
 pub mod member;
 pub mod mortal;
 pub mod set_table;

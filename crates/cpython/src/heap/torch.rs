@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use super::libraries::{self, Library};
-use super::{global_state, tensor, words};
+use super::{global_state, tensor, types, words};
+use crate::object::Borrowed;
 
 /// What is known of the PyTorch in this process.
 pub struct Torch {
@@ -177,6 +179,55 @@ pub fn constant_type(py: Python<'_>, ty: usize) -> Option<ConstantType> {
 }
 
 impl Torch {
+    /// The versions of `torch.Tensor` and `torch.nn.Parameter`: others once anything of them is changed. `None` if one
+    /// has none.
+    pub(crate) fn versions(&self, py: Python<'_>) -> Option<[u32; 2]> {
+        let version = |address: usize| {
+            // SAFETY: the types are kept alive by PyTorch.
+            let ty = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
+            let ty = ty.cast_into::<PyType>().ok()?;
+            types::assign_version(ty.as_borrowed()).then(|| types::version_tag(ty.as_borrowed()))
+        };
+        Some([version(self.exact[0])?, version(self.exact[1])?])
+    }
+
+    /// Whether both types still have these versions.
+    #[inline]
+    pub(crate) fn has_versions(&self, versions: [u32; 2]) -> bool {
+        self.exact.iter().zip(versions).all(|(address, version)| {
+            // SAFETY: the types are kept alive by PyTorch.
+            unsafe { words::type_version(*address as *const ffi::PyTypeObject) == version }
+        })
+    }
+
+    /// Where the Python object of a plain `torch.Tensor` or `torch.nn.Parameter` keeps its `at::Tensor`, which is a pointer
+    /// to the `TensorImpl`; and that pointer.
+    #[inline]
+    pub(crate) fn handle(&self, object: Borrowed<'_, '_>) -> Option<(*const u64, *const c_void)> {
+        // SAFETY: a live object.
+        let ty = unsafe { words::type_of(object.as_ptr()) } as usize;
+        if !self.exact.contains(&ty) {
+            return None;
+        }
+        let offset = self.essential?.cdata;
+        // SAFETY: a tensor's object has the pointer there.
+        unsafe {
+            let implementation: *const c_void = words::pointer(object.as_ptr(), offset).cast();
+            let place = object.as_ptr().cast::<u8>().add(offset).cast::<u64>().cast_const();
+            (!implementation.is_null()).then_some((place, implementation))
+        }
+    }
+
+    /// How many elements a tensor in main memory has; `None` of others, or if nobody knows.
+    ///
+    /// # Safety
+    /// `implementation` is a live `TensorImpl`.
+    #[inline]
+    pub(crate) unsafe fn elements(&self, implementation: *const c_void) -> Option<i64> {
+        // SAFETY: passed on to the caller; the offsets were verified.
+        unsafe { self.offsets.as_ref()?.elements(self.opaque_keys, implementation) }
+    }
+
     fn new(py: Python<'_>, torch: &Bound<'_, PyAny>) -> PyResult<Self> {
         libraries::open(torch)?;
         let c = torch.getattr("_C")?;

@@ -44,6 +44,16 @@ pub(super) unsafe fn flags(ty: *const ffi::PyTypeObject) -> u64 {
     unsafe { (*ty).tp_flags }
 }
 
+/// `tp_version_tag`.
+///
+/// # Safety
+/// `ty` is a live type.
+#[inline(always)]
+pub(super) unsafe fn type_version(ty: *const ffi::PyTypeObject) -> u32 {
+    // SAFETY: a plain field; types change it under the GIL, which callers hold.
+    unsafe { (*ty).tp_version_tag }
+}
+
 /// Whether `object` is an instance of a builtin type with a subclass flag, or of its subclass.
 ///
 /// # Safety

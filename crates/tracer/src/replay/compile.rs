@@ -8,6 +8,7 @@
 //!   their own; so are mutable containers handed to anything but a C callable, which might keep or
 //!   change them.
 //! * Registers are reused as soon as their value is dead.
+//! * Calls that end in one operator of PyTorch's call that operator.
 //! * Calls that only give an argument back are left out.
 //! * A part of a cut graph is one step; what it gives is taken out of its result by one step each.
 
@@ -24,6 +25,7 @@ use stator_graph::{
 
 use super::constant::to_object;
 use super::cut::{Cut, Part};
+use super::direct::{self, Argument, Named};
 use super::program::{Action, Operand, Program, Run, Step};
 use crate::raises::LABEL_END;
 
@@ -138,6 +140,7 @@ impl<'g, 'py> Compiler<'g, 'py> {
             names: Vec::new(),
             keywords: Vec::new(),
             outputs: Vec::new(),
+            direct: Vec::new(),
             input_count: graph.placeholders().len(),
             register_count: 0,
             sites: None,
@@ -206,8 +209,38 @@ impl<'g, 'py> Compiler<'g, 'py> {
         for &arg in self.graph.args(args) {
             self.read(arg, id, Some(id), takes_shared, &mut reads)?;
         }
+        let action = self.direct(target, action, &reads.operands).unwrap_or(action);
         self.step_of_node(id, action, &reads);
         Ok(())
+    }
+
+    /// The call of an operator that an action ends in.
+    fn direct(&mut self, target: Target, action: Action, operands: &[Operand]) -> Option<Action> {
+        let (named, keywords) = match (target, action) {
+            (Target::Operator(operator), Action::Unary(_) | Action::Binary(_)) => {
+                (Named::of_operator(operator.name())?, None)
+            }
+            (_, Action::Call { callable, keywords }) => {
+                let callable = self.program.constants[callable as usize].bind(self.py);
+                (Named::of_callable(callable)?, keywords)
+            }
+            _ => return None,
+        };
+        let constant = |index: u32| self.program.constants[index as usize].bind(self.py).clone();
+        let arguments: SmallVec<[Argument<'_>; 8]> = (0..)
+            .zip(operands)
+            .map(|(number, operand)| match operand {
+                Operand::Constant(index) => Argument::Constant(constant(*index)),
+                Operand::Input(_) | Operand::Register(_) => Argument::Operand(number),
+            })
+            .collect();
+        let names = keywords.map(|index| self.program.keywords[index as usize].bind(self.py));
+        let names: SmallVec<[_; 4]> = names.into_iter().flatten().collect();
+        let names: Option<SmallVec<[&str; 4]>> =
+            names.iter().map(|name| name.cast::<PyString>().ok()?.to_str().ok()).collect();
+        let call = direct::of(&named, &arguments, &names?)?;
+        self.program.direct.push((call, action));
+        Some(Action::Direct { call: index(self.program.direct.len() - 1) })
     }
 
     /// A call that does nothing is no step, unless a value dies with it.

@@ -2,6 +2,7 @@
 //!
 //! * `program`: a graph compiled to steps over registers, with every name and constant resolved;
 //! * `compile`: makes a [`Program`] from a graph and the tracer's table of Python objects;
+//! * `direct`: which calls of it are calls of one operator of PyTorch's;
 //! * `run`: runs it (`backend="eager"`); no Python bytecode of Stator's is involved;
 //! * `cut`: where a graph is cut that holds steps of Stator's own, so that other backends get the parts between them;
 //! * `gradients`: what such parts mustn't change where a trace goes back through gradients;
@@ -12,6 +13,7 @@
 mod compile;
 mod constant;
 mod cut;
+pub mod direct;
 pub mod export;
 mod gradients;
 mod program;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
+use stator_cpython::aten;
 use stator_cpython::vectorcall::{BinaryFunction, UnaryFunction};
 use stator_graph::{Graph, NodeId, StackId};
 
@@ -26,6 +27,8 @@ pub struct Program {
     pub(super) outputs: Vec<Operand>,
     pub(super) input_count: usize,
     pub(super) register_count: usize,
+    /// Calls of operators, each with what is done where it can't be made.
+    pub(super) direct: Vec<(aten::Call, Action)>,
     /// What its calls are made from, if that matters.
     pub(super) sites: Option<CallSites>,
 }
@@ -89,6 +92,8 @@ pub(super) struct Step {
 pub(super) enum Action {
     /// Calls a constant with the operands; `keywords` indexes the table of name tuples.
     Call { callable: u32, keywords: Option<u32> },
+    /// Calls an operator of PyTorch's.
+    Direct { call: u32 },
     /// Calls a method of the first operand.
     Method { name: u32, keywords: Option<u32> },
     /// Reads an attribute of the operand.
@@ -131,6 +136,7 @@ impl Action {
         matches!(
             self,
             Self::Call { .. }
+                | Self::Direct { .. }
                 | Self::CallPlain { .. }
                 | Self::Method { .. }
                 | Self::GetAttr { .. }

@@ -425,8 +425,21 @@ impl<'a, 'py> Frame<'a, 'py> {
 
     #[inline]
     fn apply(&self, step: &Step) -> Result<Object<'py>, Halt> {
+        if let Action::Direct { call } = step.action {
+            let (call, otherwise) = &self.program.direct[call as usize];
+            let given = self.gather(step.operands.of(&self.program.operands));
+            return match call.run(self.py, &given) {
+                Some(made) => Ok(made?),
+                None => self.act(step, *otherwise),
+            };
+        }
+        self.act(step, step.action)
+    }
+
+    #[inline]
+    fn act(&self, step: &Step, action: Action) -> Result<Object<'py>, Halt> {
         let operands = step.operands.of(&self.program.operands);
-        let made = match step.action {
+        let made = match action {
             Action::Call { callable, keywords } => {
                 let callable = self.program.constants[callable as usize].bind_borrowed(self.py);
                 vectorcall::call(callable, &self.gather(operands), self.keywords(keywords))
@@ -464,7 +477,7 @@ impl<'a, 'py> Frame<'a, 'py> {
             }
             Action::CallPlain { callable, off } => self.call_plain(callable, off, operands),
             Action::Nothing | Action::Catch { .. } => Ok(self.none()),
-            Action::Part { .. } => unreachable!("others run it"),
+            Action::Part { .. } | Action::Direct { .. } => unreachable!("others run it"),
         };
         Ok(made?)
     }

@@ -1,0 +1,451 @@
+//! Laying arguments out as the System V ABI for x86-64 and PyTorch's types want them.
+//!
+//! What doesn't change is laid out once; what comes from operands is put in at each call.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+use super::entering::{FLOATS, IN_REGISTERS, Laid, ON_STACK};
+use super::number::{Number, int};
+use super::runtime::Runtime;
+use super::signature::Signature;
+use super::{Constant, Given, Gives, Kind, Operator, wrapped};
+use crate::heap::torch::{self, Torch};
+use crate::object::{Borrowed, Object};
+use crate::thread::Thread;
+
+/// Operators on fewer elements keep the GIL: to release it and to take it again costs as much as they do.
+const FEW: i64 = 4096;
+
+/// A call of an operator, laid out but for its operands.
+#[derive(Debug)]
+pub(super) struct Call {
+    function: *const c_void,
+    runtime: &'static Runtime,
+    laid: Laid,
+    operands: SmallVec<[Slot; 4]>,
+    /// What the words of `laid` point to.
+    kept: Vec<Box<[u128]>>,
+    /// Tensors that stand for numbers.
+    wrapped: Vec<Py<PyAny>>,
+    gives: Gives,
+    /// If the types of tensors have to be as they were: their versions.
+    versions: Option<[u32; 2]>,
+}
+
+// SAFETY: what it points to is its own, or a function or a constant of PyTorch's.
+unsafe impl Send for Call {}
+// SAFETY: as above; nothing is written after it was made.
+unsafe impl Sync for Call {}
+
+/// An argument that comes from operands.
+#[derive(Debug)]
+struct Slot {
+    kind: Kind,
+    /// The first of its words.
+    word: u8,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Operand(u8),
+    Ints(Box<[Result<i64, usize>]>),
+}
+
+/// How many words of each kind are taken.
+#[derive(Default)]
+struct Taken {
+    registers: usize,
+    stack: usize,
+    floats: usize,
+}
+
+impl Taken {
+    /// The first of so many words, which lie together.
+    fn words(&mut self, count: usize) -> Option<usize> {
+        if self.registers + count <= IN_REGISTERS {
+            self.registers += count;
+            return Some(self.registers - count);
+        }
+        self.on_stack(count)
+    }
+
+    fn on_stack(&mut self, count: usize) -> Option<usize> {
+        self.stack += count;
+        (self.stack <= ON_STACK).then(|| IN_REGISTERS + self.stack - count)
+    }
+
+    fn float(&mut self) -> Option<usize> {
+        self.floats += 1;
+        (self.floats <= FLOATS).then(|| self.floats - 1)
+    }
+}
+
+/// Memory for what arguments of one call point to.
+struct Scratch {
+    words: MaybeUninit<[u128; 64]>,
+    used: usize,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        Self { words: MaybeUninit::uninit(), used: 0 }
+    }
+
+    /// A place for so many words of 8 bytes, at a multiple of 16; `None`: there is no more.
+    #[inline]
+    fn take(&mut self, words: usize) -> Option<*mut u64> {
+        let start = self.used;
+        let end = start + words.div_ceil(2);
+        if end > 64 {
+            return None;
+        }
+        self.used = end;
+        // SAFETY: within the array.
+        Some(unsafe { self.words.as_mut_ptr().cast::<u128>().add(start).cast() })
+    }
+
+    /// Puts words there; their address.
+    #[inline]
+    fn put(&mut self, words: &[u64]) -> Option<u64> {
+        let place = self.take(words.len())?;
+        // SAFETY: so many words were taken.
+        unsafe { ptr::copy_nonoverlapping(words.as_ptr(), place, words.len()) };
+        Some(place as u64)
+    }
+}
+
+/// The words of a `Scalar`: a tag, and a value that may be as large as a complex number.
+fn scalar(number: Number) -> [u64; 4] {
+    let (tag, value) = number.parts();
+    [tag, 0, value, 0]
+}
+
+impl Call {
+    /// As [`super::Call::new`].
+    pub(super) fn new(
+        operator: &Operator,
+        arguments: &[(Kind, Given)],
+        by_type: bool,
+    ) -> Option<Self> {
+        let signature = Signature::of(operator)?;
+        let mut call = Self {
+            function: signature.address,
+            runtime: Runtime::get()?,
+            laid: Laid::default(),
+            operands: SmallVec::new(),
+            kept: Vec::new(),
+            wrapped: Vec::new(),
+            gives: operator.gives,
+            versions: match by_type {
+                true => Some(Python::attach(|py| torch::get(py)?.versions(py))?),
+                false => None,
+            },
+        };
+        let arguments = match (operator.gives, arguments) {
+            // It is handed over in front, where the place of a result would be.
+            (Gives::Itself, [(Kind::Tensor, Given::Operand(0)), rest @ ..]) => rest,
+            (Gives::Itself, _) => return None,
+            _ => arguments,
+        };
+        let kinds = arguments.iter().map(|(kind, _)| kind);
+        if !kinds.eq(&signature.parameters) {
+            return None;
+        }
+        let mut taken = Taken::default();
+        for (kind, given) in arguments {
+            call.lay(&mut taken, *kind, given)?;
+        }
+        Some(call)
+    }
+
+    fn lay(&mut self, taken: &mut Taken, kind: Kind, given: &Given) -> Option<()> {
+        let word = match kind {
+            Kind::Tensors | Kind::Ints | Kind::OptionalInt | Kind::Text => taken.words(2)?,
+            // A class of 24 bytes that is copied as it is.
+            Kind::OptionalInts => taken.on_stack(3)?,
+            Kind::Float => taken.float()?,
+            Kind::OptionalFloat => {
+                let place = taken.float()?;
+                let Given::Constant(constant) = given else { return None };
+                let (value, has) = match constant {
+                    Constant::Nothing => (0.0, false),
+                    constant => (constant.float()?, true),
+                };
+                self.laid.floats[place] = value;
+                if taken.registers == IN_REGISTERS {
+                    // Both go onto the stack then.
+                    return None;
+                }
+                self.laid.words[taken.words(1)?] = u64::from(has);
+                return Some(());
+            }
+            _ => taken.words(1)?,
+        };
+        let source = match given {
+            Given::Constant(constant) => return self.constant(word, kind, constant),
+            Given::Wrapped(number) => return self.wrap(word, kind, *number),
+            Given::Operand(operand) => Source::Operand(u8::try_from(*operand).ok()?),
+            Given::Ints(items) => Source::Ints(items.as_slice().into()),
+        };
+        self.operands.push(Slot { kind, word: word as u8, source });
+        Some(())
+    }
+
+    fn constant(&mut self, word: usize, kind: Kind, constant: &Constant) -> Option<()> {
+        let optional = |has: bool, value: u64| [value, u64::from(has)];
+        let first = match (kind, constant) {
+            (Kind::Bool, Constant::Bool(value)) => u64::from(*value),
+            // `{bool, bool}`: the value, and whether there is one.
+            (Kind::OptionalBool, Constant::Bool(value)) => u64::from(*value) | 1 << 8,
+            (Kind::OptionalBool | Kind::OptionalCode, Constant::Nothing) => 0,
+            (Kind::Int, Constant::Int(value)) => *value as u64,
+            (Kind::OptionalInt, Constant::Nothing) => 0,
+            (Kind::OptionalInt, Constant::Int(value)) => {
+                self.laid.words[word + 1] = 1;
+                *value as u64
+            }
+            (Kind::Size, Constant::Int(value)) => self.keep(&[*value as u64]),
+            (Kind::OptionalSize, Constant::Nothing) => self.keep(&optional(false, 0)),
+            (Kind::OptionalSize, Constant::Int(value)) => self.keep(&optional(true, *value as u64)),
+            (Kind::OptionalTensor, Constant::Nothing) => self.keep(&optional(false, 0)),
+            (Kind::Scalar, Constant::Number(number)) => self.keep(&scalar(*number)),
+            (Kind::OptionalScalar, Constant::Nothing) => self.keep(&[0; 6]),
+            (Kind::OptionalScalar, Constant::Number(number)) => {
+                let [tag, gap, value, rest] = scalar(*number);
+                self.keep(&[tag, gap, value, rest, 1, 0])
+            }
+            (Kind::Float, constant) => {
+                self.laid.floats[word] = constant.float()?;
+                return Some(());
+            }
+            (Kind::Ints | Kind::OptionalInts, Constant::Ints(values)) => {
+                let words: Vec<u64> = values.iter().map(|value| *value as u64).collect();
+                self.laid.words[word + 1] = words.len() as u64;
+                if kind == Kind::OptionalInts {
+                    self.laid.words[word + 2] = 1;
+                }
+                self.keep(&words)
+            }
+            (Kind::OptionalInts, Constant::Nothing) => 0,
+            (Kind::Text, Constant::Text(text)) => {
+                // `std::string_view`: the length, then the address.
+                let mut words = vec![0_u64; text.len().div_ceil(8)];
+                for (index, byte) in text.bytes().enumerate() {
+                    words[index / 8] |= u64::from(byte) << (8 * (index % 8));
+                }
+                self.laid.words[word + 1] = self.keep(&words);
+                text.len() as u64
+            }
+            _ => return None,
+        };
+        self.laid.words[word] = first;
+        Some(())
+    }
+
+    /// A tensor that stands for a number: PyTorch's own function makes it.
+    fn wrap(&mut self, word: usize, kind: Kind, number: Number) -> Option<()> {
+        if kind != Kind::Tensor {
+            return None;
+        }
+        self.laid.words[word] = Python::attach(|py| {
+            let torch = torch::get(py)?;
+            let tensor = wrapped::tensor(py, number)?;
+            let place = handle(torch, tensor.as_borrowed(), &mut None);
+            self.wrapped.push(tensor.unbind());
+            place
+        })?;
+        Some(())
+    }
+
+    /// Keeps words for as long as the call; their address.
+    fn keep(&mut self, words: &[u64]) -> u64 {
+        let mut kept = vec![0_u128; words.len().div_ceil(2).max(1)].into_boxed_slice();
+        let place = kept.as_mut_ptr().cast::<u64>();
+        // SAFETY: there is room for them.
+        unsafe { ptr::copy_nonoverlapping(words.as_ptr(), place, words.len()) };
+        self.kept.push(kept);
+        place as u64
+    }
+
+    /// As [`super::Call::run`].
+    #[inline]
+    pub(super) fn run<'py>(
+        &self,
+        py: Python<'py>,
+        operands: &[Borrowed<'_, 'py>],
+    ) -> Option<PyResult<Object<'py>>> {
+        let torch = torch::get(py)?;
+        let has_types = self.versions.is_none_or(|versions| torch.has_versions(versions));
+        if !has_types || self.runtime.has_modes() {
+            return None;
+        }
+        let mut laid = self.laid;
+        let mut scratch = Scratch::new();
+        let mut size = Some(0);
+        for slot in &self.operands {
+            slot.put(torch, operands, &mut laid, &mut scratch, &mut size)?;
+        }
+        let itself = match self.gives {
+            Gives::Itself => Some((operands[0], handle(torch, operands[0], &mut size)?)),
+            Gives::Tensor | Gives::View => None,
+        };
+        let is_short = self.gives == Gives::View || size.is_some_and(|size| size < FEW);
+        let releases = !is_short || Thread::current(py).is_wanted();
+        // SAFETY: the function's signature says what it takes and gives; operands were looked at.
+        Some(unsafe {
+            match itself {
+                Some((object, place)) => self
+                    .runtime
+                    .write(py, self.function, &laid, place as *mut c_void, releases)
+                    .map(|()| object.to_owned()),
+                None => self.runtime.call(py, self.function, &laid, releases),
+            }
+        })
+    }
+}
+
+impl Constant {
+    fn float(&self) -> Option<f64> {
+        match self {
+            Self::Float(value) => Some(*value),
+            Self::Int(value) => Some(*value as f64),
+            _ => None,
+        }
+    }
+}
+
+impl Slot {
+    /// Puts what an operand is where the operator looks for it. `None`: it is something else.
+    #[inline]
+    fn put(
+        &self,
+        torch: &Torch,
+        operands: &[Borrowed<'_, '_>],
+        laid: &mut Laid,
+        scratch: &mut Scratch,
+        size: &mut Option<i64>,
+    ) -> Option<()> {
+        let word = usize::from(self.word);
+        let operand = match &self.source {
+            Source::Operand(operand) => operands[usize::from(*operand)],
+            Source::Ints(items) => {
+                let place = scratch.take(items.len())?;
+                for (index, item) in items.iter().enumerate() {
+                    let value = match item {
+                        Ok(value) => *value,
+                        Err(operand) => int(operands[*operand])?,
+                    };
+                    // SAFETY: so many words were taken.
+                    unsafe { place.add(index).write(value as u64) };
+                }
+                return self.array(laid, word, place as u64, items.len());
+            }
+        };
+        laid.words[word] = match self.kind {
+            Kind::Tensor => handle(torch, operand, size)?,
+            Kind::OptionalTensor => {
+                let tensor = handle(torch, operand, size)?;
+                // SAFETY: the address of a pointer in a live tensor's object.
+                scratch.put(&[unsafe { (tensor as *const u64).read() }, 1])?
+            }
+            Kind::Tensors | Kind::TensorList => {
+                let items = items(&operand)?;
+                let place = scratch.take(items.len())?;
+                for (index, item) in items.iter().enumerate() {
+                    // SAFETY: a live item of a container that nobody changes meanwhile.
+                    let item = unsafe { Borrowed::from_ptr(operand.py(), *item) };
+                    let tensor = handle(torch, item, size)?;
+                    // SAFETY: so many words were taken; a pointer in a live tensor's object.
+                    unsafe { place.add(index).write((tensor as *const u64).read()) };
+                }
+                let (place, count) = (place as u64, items.len() as u64);
+                if self.kind == Kind::TensorList {
+                    // An array of tensors, and the tag of such.
+                    scratch.put(&[place, count, 0])?
+                } else {
+                    laid.words[word + 1] = count;
+                    place
+                }
+            }
+            Kind::Int => int(operand)? as u64,
+            Kind::OptionalInt => {
+                laid.words[word + 1] = 1;
+                int(operand)? as u64
+            }
+            Kind::Size => scratch.put(&[int(operand)? as u64])?,
+            Kind::OptionalSize => scratch.put(&[int(operand)? as u64, 1])?,
+            Kind::Ints | Kind::OptionalInts => {
+                let items = items(&operand)?;
+                let place = scratch.take(items.len())?;
+                for (index, item) in items.iter().enumerate() {
+                    // SAFETY: a live item of a container that nobody changes meanwhile.
+                    let item = unsafe { Borrowed::from_ptr(operand.py(), *item) };
+                    let value = int(item)?;
+                    // SAFETY: so many words were taken.
+                    unsafe { place.add(index).write(value as u64) };
+                }
+                return self.array(laid, word, place as u64, items.len());
+            }
+            Kind::Scalar => scratch.put(&scalar(Number::of(operand)?))?,
+            Kind::Float => {
+                let Number::Float(value) = Number::of(operand)? else { return None };
+                laid.floats[word] = value;
+                return Some(());
+            }
+            _ => return None,
+        };
+        Some(())
+    }
+
+    fn array(&self, laid: &mut Laid, word: usize, place: u64, count: usize) -> Option<()> {
+        laid.words[word] = place;
+        laid.words[word + 1] = count as u64;
+        if self.kind == Kind::OptionalInts {
+            laid.words[word + 2] = 1;
+        }
+        Some(())
+    }
+}
+
+/// The address of the `at::Tensor` in a tensor's Python object, if no code of the program's wants to see what is done to
+/// it. Its elements are counted, if those of all are known.
+#[inline]
+fn handle(torch: &Torch, object: Borrowed<'_, '_>, size: &mut Option<i64>) -> Option<u64> {
+    let (place, implementation) = torch.handle(object)?;
+    if let Some(elements) = size {
+        // SAFETY: the `TensorImpl` of a live tensor.
+        *size =
+            unsafe { torch.elements(implementation) }.map(|count| elements.saturating_add(count));
+    }
+    Some(place as u64)
+}
+
+/// The items of an exact tuple or list.
+fn items<'a>(object: &'a Borrowed<'_, '_>) -> Option<&'a [*mut ffi::PyObject]> {
+    let pointer = object.as_ptr();
+    // SAFETY: a live object; the items of a tuple or list lie in one piece, and their number is known.
+    unsafe {
+        let (first, count) = if ffi::PyTuple_CheckExact(pointer) != 0 {
+            (
+                (*pointer.cast::<ffi::PyTupleObject>()).ob_item.as_ptr(),
+                ffi::PyTuple_GET_SIZE(pointer),
+            )
+        } else if ffi::PyList_CheckExact(pointer) != 0 {
+            let first = (*pointer.cast::<ffi::PyListObject>()).ob_item.cast_const();
+            (first.cast(), ffi::PyList_GET_SIZE(pointer))
+        } else {
+            return None;
+        };
+        if count == 0 {
+            return Some(&[]);
+        }
+        Some(std::slice::from_raw_parts(first, count as usize))
+    }
+}

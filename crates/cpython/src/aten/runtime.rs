@@ -1,0 +1,235 @@
+//! What calls of PyTorch's operators need of PyTorch and of C++'s runtime.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::entering::{Laid, enter};
+use crate::heap::libraries::Library;
+use crate::object::Object;
+
+/// Addresses of functions. Each is called as its name says.
+#[derive(Debug)]
+pub(super) struct Runtime {
+    /// `THPVariable_Wrap(at::TensorBase&&)`.
+    wrap: *const c_void,
+    /// The address of the `TensorImpl` that a tensor without any has: what is left where one was moved from.
+    undefined: usize,
+    /// `operator new(size_t)`, `aoti_torch_delete_tensor_object(at::Tensor*)`.
+    new: unsafe extern "C" fn(usize) -> *mut c_void,
+    delete_tensor: unsafe extern "C" fn(*mut c_void) -> i32,
+    /// `torch::PyWarningHandler`'s constructor and destructor.
+    hear_warnings: unsafe extern "C" fn(*mut c_void),
+    tell_warnings: *const c_void,
+    /// `at::impl::PythonTorchFunctionTLS::stack_len()`.
+    function_modes: unsafe extern "C" fn() -> i64,
+    begin_catch: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    end_catch: unsafe extern "C" fn(),
+    /// `std::current_exception()` and the destructor of what it gives.
+    current_exception: unsafe extern "C" fn(*mut *mut c_void),
+    drop_exception: unsafe extern "C" fn(*mut *mut c_void),
+    /// `torch::translate_exception_to_python(const std::exception_ptr&)`.
+    translate: *const c_void,
+}
+
+// SAFETY: addresses of functions, which are the same in each thread.
+unsafe impl Send for Runtime {}
+// SAFETY: as above; nothing is written.
+unsafe impl Sync for Runtime {}
+
+/// A place for a `torch::PyWarningHandler`: two pointers, a vector of three, a flag, and as much again.
+#[repr(C, align(16))]
+struct WarningHandler([u64; 16]);
+
+impl Runtime {
+    /// What was found; `None` if anything wasn't.
+    pub(super) fn get() -> Option<&'static Self> {
+        static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
+        RUNTIME.get_or_init(Self::find).as_ref()
+    }
+
+    fn find() -> Option<Self> {
+        let of =
+            |library: Library, name: &CStr| library.symbol(name).map(<*mut c_void>::cast_const);
+        // PyTorch 2.9 and 2.10 take a tensor by value: so they're given its address as well, and what is left of it.
+        let wrap = of(Library::Python, c"_Z16THPVariable_WrapON2at10TensorBaseE")
+            .or_else(|| of(Library::Python, c"_Z16THPVariable_WrapN2at10TensorBaseE"))?;
+        // SAFETY: each name is that of a function of this type; C++'s runtime is what PyTorch's library is linked with.
+        unsafe {
+            Some(Self {
+                wrap,
+                undefined: Library::C10.symbol(c"_ZN3c1019UndefinedTensorImpl10_singletonE")?
+                    as usize,
+                new: Library::Cpu.function(c"_Znwm")?,
+                delete_tensor: Library::Cpu.function(c"aoti_torch_delete_tensor_object")?,
+                hear_warnings: Library::Python.function(c"_ZN5torch16PyWarningHandlerC1Ev")?,
+                tell_warnings: of(Library::Python, c"_ZN5torch16PyWarningHandlerD1Ev")?,
+                function_modes: Library::Cpu
+                    .function(c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv")?,
+                begin_catch: Library::Cpu.function(c"__cxa_begin_catch")?,
+                end_catch: Library::Cpu.function(c"__cxa_end_catch")?,
+                current_exception: Library::Cpu.function(c"_ZSt17current_exceptionv")?,
+                drop_exception: Library::Cpu
+                    .function(c"_ZNSt15__exception_ptr13exception_ptrD1Ev")?,
+                translate: of(
+                    Library::Python,
+                    c"_ZN5torch29translate_exception_to_pythonERKNSt15__exception_ptr13exception_ptrE",
+                )?,
+            })
+        }
+    }
+
+    /// Whether a mode of the program's (`torch.overrides.TorchFunctionMode`) is to see each call.
+    #[inline]
+    pub(super) fn has_modes(&self) -> bool {
+        // SAFETY: it only reads.
+        unsafe { (self.function_modes)() != 0 }
+    }
+
+    /// Calls an operator that gives a tensor.
+    ///
+    /// # Errors
+    /// What it raises, as PyTorch's Python functions raise it.
+    ///
+    /// # Safety
+    /// The operator takes these arguments, and gives a tensor.
+    pub(super) unsafe fn call<'py>(
+        &self,
+        py: Python<'py>,
+        operator: *const c_void,
+        arguments: &Laid,
+        releases: bool,
+    ) -> PyResult<Object<'py>> {
+        let mut result: *mut c_void = ptr::null_mut();
+        let place = ptr::from_mut(&mut result).cast();
+        // SAFETY: the caller's promise, and a place for a tensor.
+        let told = unsafe { self.enter(py, operator, arguments, place, releases)? };
+        // SAFETY: the operator has put a tensor there; a new reference or null comes back.
+        let object = unsafe {
+            self.guarded(py, self.wrap, place)
+                .and_then(|object| Bound::from_owned_ptr_or_err(py, object.cast()))
+        };
+        if result as usize != self.undefined {
+            // SAFETY: the tensor that was put there, which its Python object hasn't taken.
+            unsafe { self.drop_tensor(result) };
+        }
+        told.and(object)
+    }
+
+    /// Calls an operator that writes a tensor: the `at::Tensor` at `written`.
+    ///
+    /// # Errors
+    /// As [`Runtime::call`].
+    ///
+    /// # Safety
+    /// The operator takes the tensor and behind it these arguments, and gives the tensor back.
+    pub(super) unsafe fn write(
+        &self,
+        py: Python<'_>,
+        operator: *const c_void,
+        arguments: &Laid,
+        written: *mut c_void,
+        releases: bool,
+    ) -> PyResult<()> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.enter(py, operator, arguments, written, releases)? }
+    }
+
+    /// Calls an operator. The result is an error that a warning has become, behind the operator.
+    ///
+    /// # Errors
+    /// What the operator has thrown.
+    ///
+    /// # Safety
+    /// It takes `first` and these arguments.
+    unsafe fn enter(
+        &self,
+        py: Python<'_>,
+        operator: *const c_void,
+        arguments: &Laid,
+        first: *mut c_void,
+        releases: bool,
+    ) -> PyResult<PyResult<()>> {
+        let mut handler = WarningHandler([0; 16]);
+        let handler = ptr::from_mut(&mut handler).cast::<c_void>();
+        // SAFETY: a place that is large enough for a handler. It is told before it goes.
+        unsafe { (self.hear_warnings)(handler) };
+        // SAFETY: the caller's promise; nothing of Python's is touched while the GIL is released.
+        let called = unsafe {
+            let waiting = releases.then(|| ffi::PyEval_SaveThread());
+            let called = enter(operator, arguments, first);
+            if let Some(waiting) = waiting {
+                ffi::PyEval_RestoreThread(waiting);
+            }
+            called
+        };
+        // What was warned of before an error is told before it.
+        // SAFETY: the handler that was made above.
+        let told = unsafe { self.guarded(py, self.tell_warnings, handler) };
+        match called {
+            // SAFETY: it was just caught.
+            Err(exception) => Err(unsafe { self.error(py, exception.as_ptr()) }),
+            Ok(_) => Ok(told.map(|_| ())),
+        }
+    }
+
+    /// Calls a function with one argument; what it returns in a register.
+    ///
+    /// # Safety
+    /// It is a function of that type.
+    unsafe fn guarded(
+        &self,
+        py: Python<'_>,
+        function: *const c_void,
+        argument: *mut c_void,
+    ) -> PyResult<*mut c_void> {
+        // SAFETY: the caller's promise; the exception was just caught.
+        unsafe {
+            enter(function, &Laid::default(), argument)
+                .map_err(|exception| self.error(py, exception.as_ptr()))
+        }
+    }
+
+    /// What PyTorch makes of an exception in Python.
+    ///
+    /// # Safety
+    /// It was thrown, and has just been caught.
+    #[cold]
+    unsafe fn error(&self, py: Python<'_>, exception: *mut c_void) -> PyErr {
+        let mut held: *mut c_void = ptr::null_mut();
+        // SAFETY: each exception that was begun is ended; the reference to it is dropped before.
+        unsafe {
+            (self.begin_catch)(exception);
+            (self.current_exception)(&mut held);
+            let translated =
+                enter(self.translate, &Laid::default(), ptr::from_mut(&mut held).cast());
+            if let Err(another) = translated {
+                (self.begin_catch)(another.as_ptr());
+                (self.end_catch)();
+            }
+            (self.drop_exception)(&mut held);
+            (self.end_catch)();
+        }
+        PyErr::take(py).unwrap_or_else(|| {
+            PyRuntimeError::new_err("An operator of PyTorch's has thrown what is no exception.")
+        })
+    }
+
+    /// Drops an `at::Tensor`.
+    ///
+    /// # Safety
+    /// It holds a reference of its own, and isn't used any more.
+    #[cold]
+    unsafe fn drop_tensor(&self, tensor: *mut c_void) {
+        // SAFETY: the memory of an `at::Tensor`, made as C++ makes it.
+        unsafe {
+            let held = (self.new)(size_of::<*mut c_void>()).cast::<*mut c_void>();
+            held.write(tensor);
+            (self.delete_tensor)(held.cast());
+        }
+    }
+}

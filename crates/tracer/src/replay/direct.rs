@@ -1,0 +1,321 @@
+//! Which calls of a graph are calls of one operator of PyTorch's, so that a replay needs no Python function for them.
+//!
+//! What a call in Python ends in is said by the operators' schemas (`stator_operators::direct`), if one overload alone takes
+//! its arguments. Arguments that aren't constants are looked at in each call: where one is something else than the operator
+//! takes, the Python function is called, as without this.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString, PyTuple};
+use smallvec::SmallVec;
+use stator_cpython::aten::{self, Constant, Given, Number};
+use stator_cpython::heap::tensor::is_tensor;
+use stator_operators::direct::{self, Default, Kind, Overload, Parameter};
+
+/// A callable of PyTorch's.
+pub(super) struct Named {
+    name: String,
+    is_method: bool,
+    /// It is found in the types of the operands, which may change.
+    by_type: bool,
+}
+
+impl Named {
+    /// What `operator.name` does to a tensor.
+    pub(super) fn of_operator(name: &str) -> Option<Self> {
+        let name = match name {
+            "add" | "sub" | "mul" | "matmul" | "eq" | "ne" | "lt" | "gt" | "le" | "ge" | "neg" => {
+                name
+            }
+            "truediv" => "div",
+            "mod" => "remainder",
+            "pow" => "pow",
+            "invert" => "bitwise_not",
+            "and_" => "__and__",
+            "or_" => "__or__",
+            "xor" => "__xor__",
+            "iadd" => "add_",
+            "isub" => "sub_",
+            "imul" => "mul_",
+            "itruediv" => "div_",
+            _ => return None,
+        };
+        Some(Self { name: name.to_owned(), is_method: true, by_type: true })
+    }
+
+    /// The operator that a C function or method of PyTorch's is for.
+    pub(super) fn of_callable(callable: &pyo3::Bound<'_, PyAny>) -> Option<Self> {
+        let py = callable.py();
+        let text = |name| -> Option<String> { callable.getattr(name).ok()?.extract().ok() };
+        let owner = callable.getattr("__objclass__").ok();
+        let torch = stator_cpython::modules::import(py, "torch").ok()?.getattr("_C").ok()?;
+        let name = text("__name__")?;
+        let is_method = owner.is_some();
+        let is_known = match owner {
+            Some(owner) => owner.is(&torch.getattr("TensorBase").ok()?),
+            None => {
+                ["_VariableFunctions", "_nn", "_linalg", "_special", "_fft"].iter().any(|space| {
+                    let known =
+                        torch.getattr(*space).and_then(|space| space.getattr(name.as_str()));
+                    known.is_ok_and(|known| known.is(callable))
+                })
+            }
+        };
+        is_known.then_some(Self { name, is_method, by_type: false })
+    }
+}
+
+/// An argument of a call.
+pub(super) enum Argument<'py> {
+    /// Always this.
+    Constant(pyo3::Bound<'py, PyAny>),
+    /// What stands here among the operands.
+    Operand(usize),
+}
+
+/// What a call in Python gives if a replay makes it without Python; `None`: it wouldn't. For tests.
+///
+/// # Errors
+/// What the operator raises.
+pub fn call<'py>(
+    callable: &pyo3::Bound<'py, PyAny>,
+    args: &pyo3::Bound<'py, PyTuple>,
+    kwargs: &pyo3::Bound<'py, PyDict>,
+) -> PyResult<Option<pyo3::Bound<'py, PyAny>>> {
+    let given: Vec<_> = args.iter().chain(kwargs.values()).collect();
+    let names: Vec<String> = kwargs.keys().extract()?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let arguments: Vec<_> = (0..)
+        .zip(&given)
+        .map(|(number, object)| {
+            let holds = |item: &pyo3::Bound<'py, PyAny>| is_tensor(item.as_borrowed());
+            let items = object.cast::<PyTuple>().map(|tuple| tuple.iter().any(|item| holds(&item)));
+            let items = items.or_else(|_| {
+                object.cast::<PyList>().map(|list| list.iter().any(|item| holds(&item)))
+            });
+            if holds(object) || items.unwrap_or(false) {
+                Argument::Operand(number)
+            } else {
+                Argument::Constant(object.clone())
+            }
+        })
+        .collect();
+    let named = Named::of_callable(callable);
+    let Some(call) = named.and_then(|named| of(&named, &arguments, &names)) else {
+        return Ok(None);
+    };
+    let given: Vec<_> = given.iter().map(|object| object.as_borrowed()).collect();
+    call.run(callable.py(), &given).transpose()
+}
+
+/// How surely an overload takes what it's given.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// If operands are numbers.
+    Perhaps,
+    Surely,
+}
+
+/// The call of an operator that a call in Python ends in, if one is known. The last arguments are those of these keywords.
+pub(super) fn of(
+    named: &Named,
+    arguments: &[Argument<'_>],
+    keywords: &[&str],
+) -> Option<aten::Call> {
+    let mut found: Option<(Fit, &Overload, Bound)> = None;
+    let mut is_double = false;
+    for overload in direct::overloads(&named.name) {
+        if direct::takes_numbers(&named.name) && overload.name.starts_with("Scalar") {
+            // Python's functions make tensors of numbers rather than to call these.
+            continue;
+        }
+        let Some((fit, bound)) = bind(named, overload, arguments, keywords) else { continue };
+        let best = found.as_ref().map(|(best, ..)| *best);
+        is_double = best == Some(fit) || is_double && best > Some(fit);
+        if best < Some(fit) {
+            found = Some((fit, overload, bound));
+        }
+    }
+    let (_, overload, bound) = found.filter(|_| !is_double)?;
+    let operator = aten::Operator {
+        name: direct::name(&named.name)?,
+        overload: overload.name,
+        symbol: overload.symbol,
+        gives: match overload.gives {
+            direct::Gives::Tensor => aten::Gives::Tensor,
+            direct::Gives::View => aten::Gives::View,
+            direct::Gives::Itself => aten::Gives::Itself,
+        },
+    };
+    aten::Call::new(&operator, &bound, named.by_type)
+}
+
+type Bound = SmallVec<[(aten::Kind, Given); 8]>;
+
+/// What each parameter of an overload is given; `None`: it doesn't take these arguments.
+fn bind(
+    named: &Named,
+    overload: &Overload,
+    arguments: &[Argument<'_>],
+    keywords: &[&str],
+) -> Option<(Fit, Bound)> {
+    let parameters = overload.parameters;
+    if named.is_method && parameters.first()?.name != "self" {
+        return None;
+    }
+    let (positional, named_ones) = arguments.split_at(arguments.len().checked_sub(keywords.len())?);
+    let mut given: SmallVec<[Option<&[Argument<'_>]>; 8]> =
+        SmallVec::from_elem(None, parameters.len());
+    for (index, argument) in positional.iter().enumerate() {
+        // `x.view(2, 3)`: the rest is a list.
+        let rest = &positional[index..];
+        let is_list = index == 1 && overload.positional == 2 && rest.len() > 1;
+        let parameter = parameters[..overload.positional].get(index)?;
+        if is_list && matches!(parameter.kind, Kind::Ints | Kind::OptionalInts) {
+            given[index] = Some(rest);
+            break;
+        }
+        given[index] = Some(std::slice::from_ref(argument));
+    }
+    for (name, argument) in keywords.iter().zip(named_ones) {
+        let is_it = |parameter: &Parameter| {
+            parameter.name == *name || parameter.name == "self" && *name == "input"
+        };
+        let index = parameters.iter().position(is_it)?;
+        if given[index].replace(std::slice::from_ref(argument)).is_some() {
+            return None;
+        }
+    }
+    let mut bound = Bound::new();
+    let mut fit = Fit::Surely;
+    for (parameter, given) in parameters.iter().zip(given) {
+        let (one, value) = match given {
+            None => (Fit::Surely, left_out(parameter)?),
+            Some([Argument::Operand(operand)]) => operand_for(parameter, *operand)?,
+            Some([Argument::Constant(constant)]) => {
+                (Fit::Surely, constant_for(&named.name, parameter, constant)?)
+            }
+            Some(items) => (Fit::Perhaps, ints(items)?),
+        };
+        fit = fit.min(one);
+        bound.push((kind(parameter.kind), value));
+    }
+    Some((fit, bound))
+}
+
+/// What is taken where nothing is given.
+fn left_out(parameter: &Parameter) -> Option<Given> {
+    let is_number = matches!(parameter.kind, Kind::Scalar | Kind::OptionalScalar);
+    Some(Given::Constant(match parameter.default {
+        Default::Required => return None,
+        Default::Nothing => Constant::Nothing,
+        Default::Int(value) if is_number => Constant::Number(Number::Int(value)),
+        Default::Int(value) => Constant::Int(value),
+        Default::Ints(values) => Constant::Ints(values.to_vec()),
+        Default::Bool(value) => Constant::Bool(value),
+        Default::Float(value) if is_number => Constant::Number(Number::Float(value)),
+        Default::Float(value) => Constant::Float(value),
+        Default::Text(text) => Constant::Text(text.to_owned()),
+    }))
+}
+
+/// What comes from an operand. A tensor is expected rather than a number.
+fn operand_for(parameter: &Parameter, operand: usize) -> Option<(Fit, Given)> {
+    let fit = match parameter.kind {
+        Kind::Tensor | Kind::OptionalTensor | Kind::Tensors | Kind::TensorList => Fit::Surely,
+        Kind::Scalar | Kind::Int | Kind::Size | Kind::OptionalSize | Kind::Ints => Fit::Perhaps,
+        _ => return None,
+    };
+    Some((fit, Given::Operand(operand)))
+}
+
+fn constant_for(
+    name: &str,
+    parameter: &Parameter,
+    constant: &pyo3::Bound<'_, PyAny>,
+) -> Option<Given> {
+    let int = || constant.cast_exact::<PyInt>().ok()?.extract::<i64>().ok();
+    let number = || Number::of(constant.as_borrowed());
+    if parameter.kind == Kind::Tensor {
+        return number().filter(|_| direct::takes_numbers(name)).map(Given::Wrapped);
+    }
+    let is_optional = matches!(
+        parameter.kind,
+        Kind::OptionalTensor
+            | Kind::OptionalScalar
+            | Kind::OptionalInt
+            | Kind::OptionalSize
+            | Kind::OptionalInts
+            | Kind::OptionalBool
+            | Kind::OptionalFloat
+            | Kind::OptionalCode
+    );
+    if constant.is_none() {
+        return is_optional.then_some(Given::Constant(Constant::Nothing));
+    }
+    Some(Given::Constant(match parameter.kind {
+        Kind::Scalar | Kind::OptionalScalar => Constant::Number(number()?),
+        Kind::Int | Kind::OptionalInt | Kind::Size | Kind::OptionalSize => Constant::Int(int()?),
+        Kind::Bool | Kind::OptionalBool => {
+            Constant::Bool(constant.cast_exact::<PyBool>().ok()?.is_true())
+        }
+        Kind::Float | Kind::OptionalFloat => match number()? {
+            Number::Float(value) => Constant::Float(value),
+            Number::Int(value) => Constant::Int(value),
+            Number::Bool(_) => return None,
+        },
+        Kind::Ints | Kind::OptionalInts => match int() {
+            Some(value) if parameter.size > 0 => Constant::Ints(vec![value; parameter.size.into()]),
+            Some(value) => Constant::Ints(vec![value]),
+            None => Constant::Ints(whole_numbers(constant)?),
+        },
+        Kind::Text => {
+            Constant::Text(constant.cast_exact::<PyString>().ok()?.to_str().ok()?.to_owned())
+        }
+        _ => return None,
+    }))
+}
+
+/// The exact integers in an exact tuple or list, or in a `torch.Size`.
+fn whole_numbers(constant: &pyo3::Bound<'_, PyAny>) -> Option<Vec<i64>> {
+    let int = |item: pyo3::Bound<'_, PyAny>| item.cast_exact::<PyInt>().ok()?.extract().ok();
+    if let Ok(list) = constant.cast_exact::<PyList>() {
+        return list.iter().map(int).collect();
+    }
+    constant.cast::<PyTuple>().ok()?.iter().map(int).collect()
+}
+
+/// Integers that are arguments of their own.
+fn ints(items: &[Argument<'_>]) -> Option<Given> {
+    let item = |item: &Argument<'_>| {
+        Some(match item {
+            Argument::Operand(operand) => Err(*operand),
+            Argument::Constant(constant) => {
+                Ok(constant.cast_exact::<PyInt>().ok()?.extract().ok()?)
+            }
+        })
+    };
+    items.iter().map(item).collect::<Option<_>>().map(Given::Ints)
+}
+
+fn kind(kind: Kind) -> aten::Kind {
+    match kind {
+        Kind::Tensor => aten::Kind::Tensor,
+        Kind::OptionalTensor => aten::Kind::OptionalTensor,
+        Kind::Tensors => aten::Kind::Tensors,
+        Kind::TensorList => aten::Kind::TensorList,
+        Kind::Scalar => aten::Kind::Scalar,
+        Kind::OptionalScalar => aten::Kind::OptionalScalar,
+        Kind::Int => aten::Kind::Int,
+        Kind::OptionalInt => aten::Kind::OptionalInt,
+        Kind::Size => aten::Kind::Size,
+        Kind::OptionalSize => aten::Kind::OptionalSize,
+        Kind::Ints => aten::Kind::Ints,
+        Kind::OptionalInts => aten::Kind::OptionalInts,
+        Kind::Bool => aten::Kind::Bool,
+        Kind::OptionalBool => aten::Kind::OptionalBool,
+        Kind::Float => aten::Kind::Float,
+        Kind::OptionalFloat => aten::Kind::OptionalFloat,
+        Kind::OptionalCode => aten::Kind::OptionalCode,
+        Kind::Text => aten::Kind::Text,
+    }
+}

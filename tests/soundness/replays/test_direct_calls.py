@@ -1,0 +1,319 @@
+"""Replays call PyTorch's operators without Python's functions for them: all that shows must be the same.
+
+Each call of PyTorch's operator database that is known to end in one operator is made both ways: results
+to the bit with strides, types and aliases, what autograd and dispatch modes see of it, gradients,
+warnings and errors.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import operator
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from differential.support import api
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+import stator
+from soundness.operator_database import calls, more_calls, operator_database
+from stator import _testing
+
+ALL = os.environ["STATOR_SWEEP"] == "all"
+SAMPLES, STEP, SHARDS = (40, 1, 8) if ALL else (4, 2, 4)
+
+directly: Callable[..., tuple[Any] | None] = _testing._native.call_directly
+
+
+class Seen(TorchDispatchMode):
+    """The operators that are dispatched, with what is no tensor among their arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Any] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = tree_map(lambda leaf: "tensor" if isinstance(leaf, Tensor) else repr(leaf), args)
+        self.calls.append((str(function), given, sorted(kwargs or {})))
+        return function(*args, **(kwargs or {}))
+
+
+def copied(value: Any, requires_grad: bool) -> Any:
+    """Tensors of their own, with the same strides."""
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return copy.copy(leaf)
+        if leaf.is_nested or leaf.layout is not torch.strided:
+            return leaf
+        made = leaf.detach().clone(memory_format=torch.preserve_format)
+        if requires_grad and (made.is_floating_point() or made.is_complex()):
+            made = made.requires_grad_()
+        return made
+
+    return tree_map(one, value)
+
+
+def history(result: Any) -> Any:
+    """The notes of autograd on the way back, by name."""
+    names, left = [], [leaf.grad_fn for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+    while left and len(names) < 20:
+        node = left.pop()
+        names.append(None if node is None else node.name())
+        left += [] if node is None else [following for following, _ in node.next_functions]
+    return names
+
+
+def memory(tensor: Tensor) -> int:
+    """Where a tensor's storage lies; 0: it has none that can be told."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+def described(leaf: Any, tensors: list[Tensor]) -> Any:
+    """All that can be seen of a value, and which of these tensors it is or shares memory with."""
+    if not isinstance(leaf, Tensor):
+        return repr(leaf)
+    same = [at for at, tensor in enumerate(tensors) if tensor is leaf]
+    place = memory(leaf)
+    shared = [at for at, tensor in enumerate(tensors) if place and memory(tensor) == place]
+    is_strided = leaf.layout is torch.strided
+    kind = (type(leaf), leaf.dtype, leaf.shape, leaf.stride() if is_strided else None)
+    data = leaf.detach()
+    try:
+        bits: Any = data.resolve_conj().resolve_neg().numpy().tobytes()
+    except (RuntimeError, TypeError):
+        bits = repr(data)
+    return (*kind, leaf.requires_grad, leaf._version, same, shared, bits)
+
+
+def outcome(call: Callable[[], Any], given: Any) -> Any:
+    """All that shows of a call."""
+    torch.manual_seed(0)
+    tensors = [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
+    with warnings.catch_warnings(record=True) as told, Seen() as seen:
+        warnings.simplefilter("always")
+        try:
+            result = call()
+        except Exception as error:
+            return type(error), str(error), seen.calls, [str(one.message) for one in told]
+    shown = [described(leaf, tensors) for leaf in tree_leaves(result)]
+    written = [described(tensor, tensors) for tensor in tensors]
+    gradients: Any = None
+    if isinstance(result, Tensor) and result.requires_grad and not result.is_complex():
+        try:
+            result.sum().backward()
+        except RuntimeError as error:
+            gradients = str(error)
+        else:
+            gradients = [described(one.grad, []) for one in tensors if one.is_leaf]
+    messages = [str(one.message) for one in told]
+    return shown, written, history(result), gradients, seen.calls, messages, torch.rand(1).item()
+
+
+def sampled(shard: int) -> Iterator[Any]:
+    everything = itertools.islice(operator_database(), shard, None, SHARDS * STEP)
+    for op in everything:
+        listed = calls(op)
+        while True:
+            try:
+                call = next(listed)
+            except StopIteration:
+                break
+            except Exception:  # The database can't make a sample here.
+                break
+            yield call
+    if shard == 0:
+        yield from more_calls()
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_the_operator_database(shard: int) -> None:
+    differing, direct = [], 0
+    counted: dict[str, int] = {}
+    for name, function, args, kwargs in sampled(shard):
+        counted[name] = counted.get(name, 0) + 1
+        if counted[name] > SAMPLES or not callable(function):
+            continue
+        for requires_grad in (False, True):
+            given = [copied((args, kwargs), requires_grad) for _ in range(3)]
+            try:
+                probe = directly(function, *given[2])
+            except Exception:
+                probe = ()
+            if probe is None:
+                break
+            direct += 1
+            found = []
+            for way, (its_args, its_kwargs) in zip((False, True), given, strict=False):
+
+                def call(
+                    way: bool = way, its_args: Any = its_args, its_kwargs: Any = its_kwargs
+                ) -> Any:
+                    if not way:
+                        return function(*its_args, **its_kwargs)
+                    made = directly(function, its_args, its_kwargs)
+                    assert made is not None, "it is no call of one operator any more"
+                    return made[0]
+
+                found.append(outcome(call, (its_args, its_kwargs)))
+            if found[0] != found[1]:
+                differing.append((name, requires_grad, tuple(str(one)[:400] for one in found)))
+    assert not differing, (len(differing), differing[:5])
+    assert direct > 50
+
+
+OPERATORS = [
+    *(operator.add, operator.sub, operator.mul, operator.truediv, operator.mod, operator.pow),
+    *(operator.eq, operator.ne, operator.lt, operator.gt, operator.le, operator.ge),
+    *(operator.and_, operator.or_, operator.xor, operator.floordiv, operator.matmul),
+    *(operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow),
+]
+LEFT: list[Callable[[], Tensor]] = [
+    lambda: torch.tensor([1.5, -2.0, 3.0]),
+    lambda: torch.tensor([1.5, -2.0, 3.0], requires_grad=True) * 1,
+    lambda: torch.tensor([1, -2, 3]),
+    lambda: torch.tensor([True, False, True]),
+    lambda: torch.tensor([1, 2, 3], dtype=torch.uint8),
+    lambda: torch.tensor([1.0, 2.0, 4.0], dtype=torch.bfloat16),
+    lambda: torch.tensor(2.5),
+    lambda: torch.nn.Parameter(torch.tensor([1.5, -2.0, 3.0])),
+]
+RIGHT = [2, 2.5, True, -1, 0, 1e300, 2**40, 2**70, 1j, float("nan"), *LEFT]
+
+
+@pytest.mark.parametrize("function", OPERATORS)
+def test_operators(function: Callable[[Any, Any], Any]) -> None:
+    """What types and numbers an operator is given decides what it is, and what it gives."""
+    for left, right in itertools.product(LEFT, RIGHT):
+        if callable(right):
+            compiled = api.compile(lambda x, y: function(x, y))
+        else:
+            compiled = api.compile(lambda x, y, number=right: function(x, number))
+        with stator.config.patch(skip_unprofitable=False):
+            for _ in range(3):
+                found = []
+                for way in (function, compiled):
+                    given = (left(), right() if callable(right) else right)
+                    found.append(outcome(lambda way=way, given=given: way(*given), given))
+                assert found[0] == found[1], (function, left(), right)
+
+
+@pytest.mark.parametrize(
+    ("name", "fn"),
+    [
+        ("__add__", lambda x: x + 1),
+        ("__mul__", lambda x: x * x),
+        ("__gt__", lambda x: x > 0),
+        ("__neg__", lambda x: -x),
+    ],
+)
+def test_operators_that_are_replaced(
+    name: str, fn: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The type of tensors says what an operator does, and may be changed."""
+    compiled, x = api.compile(fn), torch.ones(3)
+    with stator.config.patch(skip_unprofitable=False):
+        for _ in range(3):
+            assert torch.equal(compiled(x), fn(x))
+        with monkeypatch.context() as changed:
+            changed.setattr(Tensor, name, lambda *_: torch.full((3,), 7.0))
+            assert fn(x)[0] == 7
+            assert torch.equal(compiled(x), fn(x))
+        assert torch.equal(compiled(x), fn(x))
+
+
+class Doubling(TorchFunctionMode):
+    """Doubles what operators give."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return function(*args, **(kwargs or {})) * 2
+
+
+def test_modes_see_calls() -> None:
+    x = torch.ones(3)
+    plain, seen = directly(torch.add, (x, x), {}), None
+    with Doubling():
+        seen = directly(torch.add, (x, x), {})
+    assert plain is not None and plain[0][0] == 2
+    assert seen is None, "a mode has to see it in Python"
+    assert directly(torch.add, (x.as_subclass(torch.nn.Buffer), x), {}) is None
+
+
+def test_warnings_that_are_errors() -> None:
+    x = torch.ones(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning) as plain:
+            x.std(0, correction=1)
+        with pytest.raises(UserWarning) as direct:
+            directly(Tensor.std, (x, 0), {"correction": 1})
+    assert str(plain.value) == str(direct.value)
+    made = directly(torch.neg, (x,), {})
+    assert made is not None and made[0] == -1
+
+
+def test_errors_in_handlers() -> None:
+    """An operator that raises is handled where it stands, and the next one works."""
+
+    def pick(x: Tensor, index: Tensor) -> Tensor:
+        try:
+            return x.index_select(0, index) * 2
+        except IndexError as error:
+            return x.sum() - len(str(error))
+
+    compiled, x = api.compile(pick), torch.arange(4.0)
+    with stator.config.patch(skip_unprofitable=False):
+        for index in (0, 1, 9, 2, 9, 3):
+            given = torch.tensor([index])
+            assert torch.equal(compiled(x, given), pick(x, given))
+
+
+def test_other_threads_get_their_turn() -> None:
+    """Operators on few elements keep the GIL, but not while somebody waits for it."""
+
+    def long(x: Tensor) -> Tensor:
+        for _ in range(3000):
+            x = x + 1
+        return x
+
+    compiled, x = api.compile(long), torch.zeros(2)
+    ended, turns = threading.Event(), [0]
+
+    def other() -> None:
+        while not ended.is_set():
+            turns[0] += 1
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=other)
+    try:
+        with stator.config.patch(skip_unprofitable=False):
+            for _ in range(2):
+                compiled(x)
+            sys.setswitchinterval(1e-5)
+            thread.start()
+            seen = set()
+            for _ in range(50):
+                compiled(x)
+                seen.add(turns[0])
+            assert len(seen) > 1
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
