@@ -30,13 +30,17 @@ PRICES = (
     "module",
     "member",
     "call",
+    "direct",
     "replay",
     "operation",
     "graph_break",
     "idle",
     "waiting",
 )
-SAVED = 5
+COUNTED = 5
+"""So many of the prices are due as often as was counted while recording."""
+
+SAVED = 6
 """So many of them are what a replay saves."""
 
 
@@ -56,6 +60,11 @@ class Measured:
 def in_place(count: int) -> Function:
     """So many operators in a row."""
     return _function(["x = x + 1"] * count)
+
+
+def sliced(count: int) -> Function:
+    """As many that stay calls in Python."""
+    return _function(["x = x[0:3]"] * count)
 
 
 def plain_python(each: str, count: int) -> Function:
@@ -123,6 +132,7 @@ def functions() -> Iterator[tuple[str, Function]]:
     """All of them."""
     makers: dict[str, tuple[Callable[[int], Function], tuple[int, ...]]] = {
         "x = x + 1": (in_place, (1, 2, 5, 10)),
+        "x = x[0:3]": (sliced, (1, 2, 5, 10)),
         "n = n + 1": (partial(plain_python, "n = n + 1"), (10, 50, 100)),
         "n = d['a']": (partial(plain_python, "n = d['a']"), (10, 50, 100)),
         "len(d)": (partial(plain_python, "len(d)"), (10, 50, 100)),
@@ -155,13 +165,13 @@ def measure(function: Function) -> Measured:
             with stator.config.patch(min_graph_ops=1 << 30):
                 beside, native = best(lambda: function(x), lambda: compiled(x), seconds=SECONDS)
             native = (native - beside) * 1e9
-    saved = [sum(trace[index] for trace in traces) for index in range(SAVED)]
-    operations = sum(trace[5] for trace in traces)
-    broken = [trace for trace in traces if trace[6]]
+    saved = [sum(trace[index] for trace in traces) for index in range(COUNTED)]
+    operations, direct = (sum(trace[index] for trace in traces) for index in (5, 6))
+    broken = [trace for trace in traces if trace[7]]
     idle = [trace for trace in broken if trace[5] == 0]
-    waiting = sum(trace[6] - 1 for trace in broken if trace not in idle)
+    waiting = sum(trace[7] - 1 for trace in broken if trace not in idle)
     costs = (1, operations, len(broken) - len(idle), len(idle), waiting)
-    return Measured((*saved, *costs), plain * 1e9, (replay - plain) * 1e9, native)
+    return Measured((*saved, direct, *costs), plain * 1e9, (replay - plain) * 1e9, native)
 
 
 def fit(rows: list[Measured]) -> list[float]:

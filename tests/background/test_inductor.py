@@ -399,21 +399,21 @@ def resizes(x: Tensor) -> Tensor:
     return x * 2
 
 
-def counts(x: Tensor) -> tuple[Tensor, int]:
-    return x * 2, x.shape[0] + 1
+def halves(x: Tensor) -> tuple[Tensor, float]:
+    return x * 2, x.shape[0] / 2
 
 
 @pytest.mark.parametrize(
     ("function", "why"),
     [
         (resizes, "it changes what an input of it is like"),
-        (counts, "a result is no tensor"),
+        (halves, "a result is neither a tensor nor a size"),
     ],
 )
 def test_what_a_library_would_do_otherwise(function: Any, why: str) -> None:
     module = torch.fx.symbolic_trace(function)
     with pytest.raises(BackendError, match=why):
-        ahead._written(module, [X.clone()])
+        ahead._effects(module, [X.clone()])
 
 
 def test_which_inputs_are_written() -> None:
@@ -422,13 +422,38 @@ def test_which_inputs_are_written() -> None:
         return (y + x,)
 
     module = torch.fx.symbolic_trace(function)
-    assert ahead._written(module, [X.clone(), X.clone(), X.clone()]) == [2]
+    assert ahead._effects(module, [X.clone(), X.clone(), X.clone()]) == ([2], [])
 
 
 def mixes(x: Tensor, factor: int, weight: Tensor) -> tuple[Tensor, Tensor]:
     y = torch.relu(x) * factor
     weight.add_(1)
     return torch.nn.functional.dropout(y, 0.5) @ weight, y.sum(0) + x.shape[0]
+
+
+@stator.disable
+def note(count: int) -> None:
+    assert type(count) is int
+
+
+def counts(x: Tensor) -> Tensor:
+    y, count = torch.relu(x) * 2, x.shape[0] * 3
+    note(count)
+    return y + count
+
+
+def test_integers_among_results() -> None:
+    """What a graph break needs of sizes that vary: the code gives it, and no call waits."""
+    compiled = stator.compile(counts, backend="inductor", dynamic=True, options=QUICK)
+    for rows in (6, 9, 6):
+        x = torch.linspace(-1, 1, rows * 4).view(rows, 4)
+        torch.testing.assert_close(compiled(x), counts(x))
+    assert stator.wait(timeout=PATIENT)
+    for rows in (6, 9, 100):
+        x = torch.linspace(-1, 1, rows * 4).view(rows, 4)
+        torch.testing.assert_close(compiled(x), counts(x))
+    assert "failed" not in stats(compiled).tiers and stats(compiled).breaks
+    assert "has waited" not in str(stats(compiled).why)
 
 
 def test_symbols_writes_and_random_numbers(caplog: pytest.LogCaptureFixture) -> None:

@@ -351,7 +351,7 @@ impl Compiled {
     }
 
     /// What was counted for the estimate of each entry; see [`Entry::counts`].
-    fn counts(&self) -> Vec<[u64; 7]> {
+    fn counts(&self) -> Vec<[u64; 8]> {
         self.entries().iter().map(|entry| entry.counts()).collect()
     }
 

@@ -28,7 +28,7 @@ use crate::locate::{Places, ShownPlaces, shown_path, source_line};
 use crate::lock;
 use crate::policy::{Dims, History, Seen};
 use crate::profit::Estimate;
-use crate::replay::Program;
+use crate::replay::{self, Program};
 use crate::stored::{Stored, store};
 use crate::symbolic::{Part, Symbolic};
 use crate::trace::{Ending, TracebackEntry, Traced};
@@ -154,7 +154,8 @@ impl Entry {
             }
         }
         let operations = traced.graph.call_count();
-        let estimate = Estimate::of_trace(traced.work, operations, traced.ending.standing());
+        let estimate = Estimate::of_trace(traced.work, operations, traced.ending.standing())
+            .with_direct(replay::direct::count(&traced.graph));
         Ok(Arc::new(Self {
             traced,
             checker,
@@ -335,13 +336,15 @@ impl Entry {
         self.estimate
     }
 
-    /// What the estimate was made of: see [`Work::counts`](crate::profit::Work::counts); then operations,
-    /// and the frames that stand at the break it ends with.
+    /// What the estimate was made of: see [`Work::counts`](crate::profit::Work::counts); then operations, those of them
+    /// that are called without Python, and the frames that stand at the break it ends with.
     #[must_use]
-    pub fn counts(&self) -> [u64; 7] {
+    pub fn counts(&self) -> [u64; 8] {
         let [instructions, frames, modules, members, calls] = self.traced.work.counts();
         let standing = self.traced.ending.standing().unwrap_or(0) as u64;
-        [instructions, frames, modules, members, calls, self.graph_nodes() as u64, standing]
+        let operations = self.graph_nodes() as u64;
+        let direct = replay::direct::count(&self.traced.graph) as u64;
+        [instructions, frames, modules, members, calls, operations, direct, standing]
     }
 
     /// What is measured of calls that begin with it.

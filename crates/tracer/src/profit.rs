@@ -21,6 +21,8 @@ struct Prices {
     member: u64,
     /// Saved: a call of a C function that is no operation.
     call: u64,
+    /// Saved: Python's function for one of PyTorch's operators.
+    direct: u64,
     /// Paid once for each call, the check of the guards aside: that's paid to run natively, too.
     replay: u64,
     /// Paid for each operation.
@@ -39,6 +41,7 @@ const PRICES: Prices = Prices {
     module: 1350,
     member: 680,
     call: 20,
+    direct: 200,
     replay: 250,
     operation: 20,
     graph_break: 1900,
@@ -219,6 +222,12 @@ impl Estimate {
             breaks: u64::from(standing.is_some()),
             is_steered: work.is_steered,
         }
+    }
+
+    /// So many of the operations are called without Python.
+    #[must_use]
+    pub fn with_direct(self, operations: usize) -> Self {
+        Self { saved: self.saved + PRICES.direct * operations as u64, ..self }
     }
 
     /// Whether plain Python would do something else.

@@ -39,7 +39,7 @@ def compile_ahead(
     are_sizes_guarded: sizes and strides that don't vary are nothing that the code has to tell.
     """
     inputs = [_allocated(value) for value in looks]
-    written = _written(module, inputs)
+    written, numbers = _effects(module, inputs)
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     tensors = [tensor_of(value) for value in inputs]
@@ -49,6 +49,7 @@ def compile_ahead(
     ]
     examples = fake_inputs(environment, mode, names, tensors)
     ask_for_sizes(module, inputs)
+    _give_sizes(module, numbers)
     fix_elements(module)
     with tracing(TracingContext(mode)):
         library = compile_fx_aot(module, examples, **settings)
@@ -57,7 +58,7 @@ def compile_ahead(
     guards = environment.produce_guards(examples, sources, ignore_static=are_sizes_guarded)
     # Of where inputs begin in their memory nothing was told.
     guards = [guard for guard in guards if "storage_offset" not in guard]
-    return Made([library], guards, written)
+    return Made([library], guards, written, numbers)
 
 
 def _allocated(value: Look) -> Look:
@@ -67,8 +68,26 @@ def _allocated(value: Look) -> Look:
     return made
 
 
-def _written(module: torch.fx.GraphModule, inputs: Sequence[Look]) -> list[int]:
-    """The inputs that the graph writes to. Raises where a library would do something else."""
+def _give_sizes(module: torch.fx.GraphModule, numbers: Sequence[int]) -> None:
+    """Has a graph give integers among its results as sizes of tensors without elements."""
+    (end,) = module.graph.find_nodes(op="output")
+    results = list(end.args[0])
+    with module.graph.inserting_before(end):
+        for index in numbers:
+            kind = {"dtype": torch.float32, "device": torch.device("cpu")}
+            results[index] = module.graph.call_function(
+                torch.ops.aten.empty.memory_format, ([results[index], 0],), kind
+            )
+    end.args = (tuple(results),)
+    module.graph.lint()  # type: ignore[no-untyped-call]
+    module.recompile()
+
+
+def _effects(module: torch.fx.GraphModule, inputs: Sequence[Look]) -> tuple[list[int], list[int]]:
+    """The inputs that the graph writes to, and the results that are integers.
+
+    Raises where a library would do something else.
+    """
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fakes = [
             mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
@@ -80,14 +99,20 @@ def _written(module: torch.fx.GraphModule, inputs: Sequence[Look]) -> list[int]:
         before = {index: (_shape(value), value._version) for index, value in tensors.items()}
         given = {value.untyped_storage()._cdata for value in tensors.values()}
         outputs = module(*fakes)
-        for output in outputs:
+        numbers = []
+        for index, output in enumerate(outputs):
+            # A size can't be negative.
+            if type(output) is int and output >= 0:
+                numbers.append(index)
+                continue
             if not isinstance(output, torch.Tensor):
-                raise BackendError("a result is no tensor")
+                raise BackendError("a result is neither a tensor nor a size")
             if output.untyped_storage()._cdata in given:
                 raise BackendError("a result shares memory with an input")
         if any(_shape(value) != before[index][0] for index, value in tensors.items()):
             raise BackendError("it changes what an input of it is like")
-        return [index for index, value in tensors.items() if value._version != before[index][1]]
+        written = [index for index, value in tensors.items() if value._version != before[index][1]]
+        return written, numbers
 
 
 def _shape(value: torch.Tensor) -> tuple[Any, ...]:

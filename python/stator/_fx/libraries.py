@@ -1,7 +1,7 @@
 """Libraries that Inductor makes of graphs, in the program: what is known of one, what calls it.
 
-A library takes tensors. An integer among the graph's inputs is the size of a tensor without
-elements there, which the graph asks for it. What Inductor assumes of sizes goes with the library,
+A library takes and gives tensors. An integer among the graph's inputs or results is the size of a
+tensor without elements there. What Inductor assumes of sizes goes with the library,
 as guards of the code (`stator._fx.assumptions`). Nothing here imports PyTorch's compilers.
 """
 
@@ -48,6 +48,8 @@ class Made:
     """As PyTorch prints them."""
     written: list[int]
     """Inputs whose versions count what the graph writes."""
+    numbers: list[int]
+    """Results that are integers."""
 
 
 class Libraries(list[Any]):
@@ -80,9 +82,9 @@ def code_of(
 ) -> Callable[..., Any] | Code:
     """What calls a library that is loaded."""
     numbers = [index for index, value in enumerate(looks) if not isinstance(value, torch.Tensor)]
-    written = made.written
+    written, results = made.written, made.numbers
 
-    def run(*inputs: Any) -> list[torch.Tensor]:
+    def run(*inputs: Any) -> list[Any]:
         given = list(inputs)
         for index in numbers:
             given[index] = tensor_of(given[index])
@@ -91,7 +93,9 @@ def code_of(
             torch.autograd.graph.increment_version(
                 [given[index] for index in written if not given[index].is_inference()]
             )
-        outputs: list[torch.Tensor] = libraries[0].run(given)
+        outputs: list[Any] = libraries[0].run(given)
+        for index in results:
+            outputs[index] = outputs[index].shape[0]
         return outputs
 
     trees = [_of_numbers(assumption(guard), numbers) for guard in made.assumptions]

@@ -25,7 +25,7 @@ import torch.fx
 from stator._fx.callables import FOLDER, is_pytorchs
 from stator._stator import __version__
 
-_FORMAT = b"1"
+_FORMAT = b"2"
 
 
 def key_of(order: object, module: torch.fx.GraphModule) -> str | None:

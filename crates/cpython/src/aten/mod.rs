@@ -28,6 +28,9 @@ use pyo3::prelude::*;
 
 use crate::object::{Borrowed, Object};
 
+/// Whether there are such calls here.
+pub const IS_KNOWN: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+
 /// What an operator takes in one place, as its schema says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -9,6 +9,7 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::aten::{self, Constant, Given, Number};
 use stator_cpython::heap::tensor::is_tensor;
+use stator_graph::{Graph, NodeKind, Target};
 use stator_operators::direct::{self, Default, Kind, Overload, Parameter};
 
 /// A callable of PyTorch's.
@@ -19,27 +20,51 @@ pub(super) struct Named {
     by_type: bool,
 }
 
+/// What `operator.name` does to a tensor.
+fn of_operator(name: &str) -> Option<&str> {
+    Some(match name {
+        "add" | "sub" | "mul" | "matmul" | "eq" | "ne" | "lt" | "gt" | "le" | "ge" | "neg" => name,
+        "truediv" => "div",
+        "mod" => "remainder",
+        "pow" => "pow",
+        "invert" => "bitwise_not",
+        "and_" => "__and__",
+        "or_" => "__or__",
+        "xor" => "__xor__",
+        "iadd" => "add_",
+        "isub" => "sub_",
+        "imul" => "mul_",
+        "itruediv" => "div_",
+        _ => return None,
+    })
+}
+
+/// How many calls of a graph are probably calls of one operator: by their names alone.
+pub fn count(graph: &Graph) -> usize {
+    if !aten::IS_KNOWN {
+        return 0;
+    }
+    let is_direct = |target: Target| match target {
+        Target::Operator(operator) => of_operator(operator.name()).is_some(),
+        Target::Function { name, .. } | Target::Method { name, .. } => {
+            let name = graph.text(name);
+            let name = name.rsplit_once('.').map_or(name, |(_, last)| last);
+            direct::name(name).is_some()
+        }
+        _ => false,
+    };
+    let nodes = graph.nodes().filter(|(_, node)| match node.kind {
+        NodeKind::Call { target, .. } => is_direct(target),
+        _ => false,
+    });
+    nodes.count()
+}
+
 impl Named {
     /// What `operator.name` does to a tensor.
     pub(super) fn of_operator(name: &str) -> Option<Self> {
-        let name = match name {
-            "add" | "sub" | "mul" | "matmul" | "eq" | "ne" | "lt" | "gt" | "le" | "ge" | "neg" => {
-                name
-            }
-            "truediv" => "div",
-            "mod" => "remainder",
-            "pow" => "pow",
-            "invert" => "bitwise_not",
-            "and_" => "__and__",
-            "or_" => "__or__",
-            "xor" => "__xor__",
-            "iadd" => "add_",
-            "isub" => "sub_",
-            "imul" => "mul_",
-            "itruediv" => "div_",
-            _ => return None,
-        };
-        Some(Self { name: name.to_owned(), is_method: true, by_type: true })
+        let name = of_operator(name)?.to_owned();
+        Some(Self { name, is_method: true, by_type: true })
     }
 
     /// The operator that a C function or method of PyTorch's is for.
