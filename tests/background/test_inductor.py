@@ -33,7 +33,7 @@ from background.slow import LONG, no_compiler
 from stator import _backends, _background, stats
 from stator._fx import ahead, beside, compiler, process, sent
 from stator._fx.graphs import Code
-from stator._fx.libraries import Made
+from stator._fx.libraries import HopelessError, Made
 from stator._fx.tied import Pair
 from stator.errors import BackendError
 
@@ -416,6 +416,17 @@ def test_what_a_library_would_do_otherwise(function: Any, why: str) -> None:
         ahead._effects(module, [X.clone()])
 
 
+def refused(x: Tensor) -> tuple[Tensor]:
+    return (torch._grouped_mm(x, x.unsqueeze(0), offs=torch.tensor([2], dtype=torch.int32)),)
+
+
+def test_what_no_compiler_of_pytorch_takes() -> None:
+    """It isn't tried again in a call that waits."""
+    module = torch.fx.symbolic_trace(refused)
+    with pytest.raises(HopelessError, match="PyTorch's compilers refuse an operation"):
+        ahead._effects(module, [torch.ones(16, 16)])
+
+
 def test_which_inputs_are_written() -> None:
     def function(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor]:
         z[0].add_(x[0])
@@ -684,7 +695,7 @@ def test_a_library_that_this_program_cant_load(
     library = tmp_path / "library.so"
     library.write_text("none")
     monkeypatch.setenv("STATOR_CACHE", "off")
-    monkeypatch.setattr(process, "_ask", lambda *order: process.Made([str(library)], [], []))
+    monkeypatch.setattr(process, "_ask", lambda *order: process.Made([str(library)], [], [], []))
     fails("can't be loaded: .*TMPDIR names")
 
 

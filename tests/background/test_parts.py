@@ -303,11 +303,11 @@ def test_equal_parts_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def ask(order: process.Order, folder: Any) -> Made:
         orders.append(order)
-        return Made([os.devnull], [], [])
+        return Made([os.devnull], [], [], [])
 
     def load(bundle: str) -> Any:
         assert isinstance(orders[-1].module, bytes)
-        made = Made([os.devnull], [], [])
+        made = Made([os.devnull], [], [], [])
         return made, Libraries(made, [Library(sent.unpack(orders[-1].module))])
 
     monkeypatch.setenv("STATOR_CACHE", "off")

@@ -108,7 +108,7 @@ def test_what_is_no_bundle(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "bundle"
     path.write_bytes(b"code")
     if kind != "no bundle":
-        facts = Made(["0.so"], [], []) if kind == "no library" else None
+        facts = Made(["0.so"], [], [], []) if kind == "no library" else None
         with zipfile.ZipFile(path, "w") as bundle:
             if facts is not None:
                 text = json.dumps({"kind": "Made", **dataclasses.asdict(facts)})
@@ -321,7 +321,7 @@ class Given:
 
         monkeypatch.setenv("STATOR_CACHE", str(folder))
         monkeypatch.setattr(process, "key_of", key_of)
-        made = Made([os.devnull], [], [])
+        made = Made([os.devnull], [], [], [])
         monkeypatch.setattr(process, "_ask", lambda order, folder: made)
         monkeypatch.setattr(process, "_load", lambda bundle: (made, Libraries(made, [None])))
 

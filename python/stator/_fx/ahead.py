@@ -14,9 +14,13 @@ from torch._dynamo.source import LocalSource
 from torch._guards import TracingContext, tracing
 from torch._inductor.compile_fx import compile_fx_aot
 from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from stator._fx.libraries import Look, Made, ask_for_sizes, tensor_of
+from stator._fx.libraries import HopelessError, Look, Made, ask_for_sizes, tensor_of
 from stator._fx.symbolic import fake_inputs, fix_elements
 from stator.errors import BackendError
 
@@ -72,9 +76,9 @@ def _give_sizes(module: torch.fx.GraphModule, numbers: Sequence[int]) -> None:
     """Has a graph give integers among its results as sizes of tensors without elements."""
     (end,) = module.graph.find_nodes(op="output")
     results = list(end.args[0])
+    kind: dict[str, Any] = {"dtype": torch.float32, "device": torch.device("cpu")}
     with module.graph.inserting_before(end):
         for index in numbers:
-            kind = {"dtype": torch.float32, "device": torch.device("cpu")}
             results[index] = module.graph.call_function(
                 torch.ops.aten.empty.memory_format, ([results[index], 0],), kind
             )
@@ -98,7 +102,7 @@ def _effects(module: torch.fx.GraphModule, inputs: Sequence[Look]) -> tuple[list
         }
         before = {index: (_shape(value), value._version) for index, value in tensors.items()}
         given = {value.untyped_storage()._cdata for value in tensors.values()}
-        outputs = module(*fakes)
+        outputs = _run(module, fakes)
         numbers = []
         for index, output in enumerate(outputs):
             # A size can't be negative.
@@ -113,6 +117,20 @@ def _effects(module: torch.fx.GraphModule, inputs: Sequence[Look]) -> tuple[list
             raise BackendError("it changes what an input of it is like")
         written = [index for index, value in tensors.items() if value._version != before[index][1]]
         return written, numbers
+
+
+def _run(module: torch.fx.GraphModule, fakes: Sequence[Any]) -> Sequence[Any]:
+    """What the graph gives for tensors without data. Inductor asks so wherever it compiles."""
+    try:
+        return module(*fakes)  # type: ignore[no-any-return]
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        raise
+    except Exception as error:
+        says = str(error).partition("\n")[0]
+        raise HopelessError(
+            "PyTorch's compilers refuse an operation of the graph that runs in plain Python "
+            f"({type(error).__name__}: {says})"
+        ) from error
 
 
 def _shape(value: torch.Tensor) -> tuple[Any, ...]:
