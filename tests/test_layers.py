@@ -134,7 +134,7 @@ INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 PYTHON = {
     "command line": "__main__ _explain",
     "testing": "_testing",
-    "programs": "_local_computations programs _program_tracing _export _exporting",
+    "programs": "_local_computations _array_code programs _program_tracing _export _exporting",
     "compiling": "_install _storing _compile _module _ran _targets _settings _rehearsal",
     "backends": "_backends _background _progress _fx _cudagraphs",
     "storing": "_stored _kept",
@@ -309,8 +309,9 @@ MODULES = {
     "_exporting.programs": {"_exporting.recording", "_suggest", "errors"},
     "_local_computations": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.tracing"),
-        *("_suggest", "programs"),
+        *("_array_code", "_suggest", "programs"),
     },
+    "_array_code": {"_program_tracing.arrays", "errors", "programs"},
 }
 NATIVE = "_stator"
 

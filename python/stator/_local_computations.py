@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from stator import _array_code
 from stator._program_tracing import arrays
 from stator._program_tracing.tracing import Tracing, rebuilt, take_apart
 from stator._stator import federated as _federated
@@ -63,6 +64,17 @@ def as_arrays(specs: Any, kwargs: Any) -> tuple[Any, Any] | None:
 
 
 is_numpy = arrays.was_noted
+meant, is_torch = _array_code.meant, _array_code.is_torch
+fails_as_torch, chosen = _array_code.fails_as_torch, _array_code.chosen
+
+
+def no_arrays(declared: str) -> Exception:
+    """What is raised where NumPy has no arrays of a parameter's elements."""
+    return TypeError(
+        "NumPy code has no arrays of these elements\n"
+        "  expected: element types of NumPy's own\n  found:    others in the parameter's type\n"
+        f'  declared: {declared}\n  hint:     `arrays="torch"` is for code of PyTorch\'s'
+    )
 
 
 def _elements(ty: Any, whole: Any, declared: str) -> Any:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from stator._stator import __version__
 
 __all__ = [
+    "AmbiguousArraysError",
     "ApiError",
     "BackendError",
     "ConfigError",
@@ -145,6 +146,24 @@ class ProgramError(GraphBreakError):
 
     _head = "This function can't be a tensor program"
     _tail = ""
+
+
+class AmbiguousArraysError(ProgramError):
+    """A function gives something else as NumPy code than as PyTorch code, and doesn't say which it
+    is: `arrays=` of `stator.federated.local_computation` does. `id` is empty."""
+
+    _head = "This function can't be traced as it is"
+
+    def __init__(
+        self,
+        explanation: str,
+        hint: str,
+        stack: Sequence[tuple[str, int, str]] = (),
+        why: str = "",
+        id: str = "",
+    ) -> None:
+        super().__init__(id, explanation, hint, stack, why)
+        self.args = (explanation, hint, tuple(stack), why, id)
 
 
 class ExportError(GraphBreakError):

@@ -226,4 +226,5 @@ def test_pytorch_code_keeps_pytorchs_meaning() -> None:
         return chosen.std(), chosen.median()
 
     x = np.array([[1, 2, 3], [4, 5, 6.5]], f32)
-    same(fl.local_computation(ROWS)(spread)(x), spread(torch.tensor(x)))
+    local = fl.local_computation(ROWS, arrays="torch")(spread)
+    same(local(x), spread(torch.tensor(x)))

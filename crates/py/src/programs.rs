@@ -198,10 +198,11 @@ fn _trace_program<'py>(
     specs: Option<&Bound<'py, PyAny>>,
     kwargs: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    trace(function, specs, kwargs).map(|(program, _)| program)
+    trace(function, specs, kwargs, false).map(|(program, _)| program)
 }
 
-/// As [`_trace_program`], with the Python side's object of the trace.
+/// As [`_trace_program`], with the Python side's object of the trace. `is_numpy`: the function is NumPy
+/// code.
 ///
 /// # Errors
 /// What the function raises, or the error of what can't be part of a program.
@@ -209,12 +210,13 @@ pub fn trace<'py>(
     function: &Bound<'py, PyAny>,
     specs: Option<&Bound<'py, PyAny>>,
     kwargs: Option<&Bound<'py, PyAny>>,
+    is_numpy: bool,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = function.py();
     let without_frames = |error: &PyErr| error.set_traceback(py, None);
     traced::check_modes(py)?;
     let begin = py.import("stator._program_tracing.tracing")?.getattr("Tracing")?;
-    let tracing = begin.call1((function, specs, kwargs)).inspect_err(without_frames)?;
+    let tracing = begin.call1((function, specs, kwargs, is_numpy)).inspect_err(without_frames)?;
     let Built { program, constants, places } = traced::trace(&tracing)?;
     let made = py.import("stator.programs")?.getattr("made")?;
     let program = Program { places, ..Program::new(program) };

@@ -35,7 +35,8 @@ def _told(*names: str) -> Callable[[Any], Any]:
 
         for name in names:
             SELECTED[name] = called
-        setattr(Selected, names[-1], called)
+        if hasattr(np.ndarray, names[-1]):
+            setattr(Selected, names[-1], called)
         return function
 
     return add

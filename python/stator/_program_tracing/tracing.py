@@ -356,7 +356,7 @@ class Tracing:
     name = staticmethod(_name_of)
     method = staticmethod(table.is_method)
 
-    def __init__(self, function: Any, specs: Any, kwargs: Any) -> None:
+    def __init__(self, function: Any, specs: Any, kwargs: Any, is_numpy: bool) -> None:
         if not callable(function):
             raise SpecError(f"TensorProgram.trace takes a function, not {describe(function)}.")
         specs = () if specs is None else specs
@@ -388,7 +388,7 @@ class Tracing:
         self.types = [(_dtype_name(spec.dtype), list(spec.shape)) for spec in leaves]
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.inputs = [self._input(spec) for spec in leaves]
-        if any(isinstance(spec, arrays.ArraySpec) for spec in leaves):
+        if is_numpy:
             self.substitutes = [
                 *(*self.substitutes, *numpy_choices.SUBSTITUTES),
                 *(*numpy_ufuncs.SUBSTITUTES, *numpy_random.SUBSTITUTES),

@@ -276,7 +276,12 @@ class ComputationWrapper:
 federated_computation: ComputationWrapper
 
 class LocalComputation:
-    def __call__(self, *args: Any, result: Any = None) -> Any: ...
+    def __call__(
+        self,
+        *args: Any,
+        result: Any = None,
+        arrays: str | None = None,
+    ) -> Any: ...
 
 local_computation: LocalComputation
 

@@ -1,7 +1,9 @@
 //! `local_computation`: PyTorch code becomes tensor programs, which travel with the computation. A
 //! function whose result is declared stays what it is: it runs here, whatever it is written with.
 
-use pyo3::exceptions::{PyAttributeError, PyException, PyModuleNotFoundError};
+use pyo3::exceptions::{
+    PyAttributeError, PyException, PyModuleNotFoundError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use stator_federated::ast::Data;
@@ -13,7 +15,7 @@ use super::execution::payload::{embedded_function, register_loader};
 use super::tracing::computation::{ConcreteComputation, Origin};
 use super::tracing::signature::{declared, name};
 use super::tracing::unpack::{check_takes_nothing, needs_unpacking};
-use super::tracing::wrapper::ComputationWrapper;
+use super::tracing::wrapper::{Arrays, ComputationWrapper, Said};
 use super::types;
 use crate::programs;
 
@@ -33,6 +35,7 @@ const HELPER: &str = "stator._local_computations";
 ///
 /// The function is PyTorch code, or NumPy code. It is traced into a tensor program, on tensors of
 /// these types that have no data, or arrays; the result's type follows. Sizes that are `None` vary.
+/// `arrays="numpy"` or `arrays="torch"` says what it is written for, where `x.std()` could be either.
 ///
 /// With `result=` the type of the result is declared, and the function isn't traced: it is called
 /// when the computation runs, in this process, with NumPy's arrays. Such a computation can't be
@@ -42,14 +45,22 @@ struct LocalComputation;
 
 #[pymethods]
 impl LocalComputation {
-    #[pyo3(signature = (*args, result=None))]
+    #[pyo3(signature = (*args, result=None, arrays=None))]
     fn __call__<'py>(
         slf: &Bound<'py, Self>,
         args: &Bound<'py, PyTuple>,
         result: Option<&Bound<'py, PyAny>>,
+        arrays: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let result = result.map(|result| types::to_type_or_err(result, "result")).transpose()?;
-        let wrapper = Bound::new(slf.py(), ComputationWrapper::native(make, result))?;
+        let arrays = arrays.map(arrays_or_err).transpose()?;
+        if result.is_some() && arrays == Some(Arrays::Torch) {
+            return Err(PyTypeError::new_err(
+                "with `result=` the function is called with NumPy's arrays: `arrays=\"torch\"` can't be",
+            ));
+        }
+        let said = Said { result, arrays };
+        let wrapper = Bound::new(slf.py(), ComputationWrapper::native(make, said))?;
         wrapper.call1(args.clone())
     }
 
@@ -58,11 +69,26 @@ impl LocalComputation {
     }
 }
 
+fn arrays_or_err(arrays: &Bound<'_, PyAny>) -> PyResult<Arrays> {
+    match arrays.extract::<&str>() {
+        Ok("numpy") => Ok(Arrays::NumPy),
+        Ok("torch") => Ok(Arrays::Torch),
+        Ok(_) => Err(PyValueError::new_err(format!(
+            "`arrays` is \"numpy\" or \"torch\", not {}",
+            arrays.repr()?
+        ))),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "`arrays` is \"numpy\" or \"torch\", not {}",
+            arrays.repr()?
+        ))),
+    }
+}
+
 fn make<'py>(
     function: &Bound<'py, PyAny>,
     parameter: Option<&Type>,
     unpack: Option<bool>,
-    result: Option<&Type>,
+    said: &Said,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     let declared = declared(function);
@@ -73,14 +99,14 @@ fn make<'py>(
             false
         }
     };
-    let Body { callable, unpack, result, program } = match result {
+    let Body { callable, unpack, result, program } = match &said.result {
         Some(result) => Body {
             callable: function.clone().unbind(),
             unpack: spread,
             result: result.clone(),
             program: None,
         },
-        None => trace(function, parameter, spread, &declared)?,
+        None => trace(function, parameter, spread, &declared, said.arrays)?,
     };
     let ty = Type::function(parameter.cloned(), result);
     let name = name(function).unwrap_or_else(|| "local".to_owned());
@@ -119,6 +145,7 @@ fn trace(
     parameter: Option<&Type>,
     spread: bool,
     declared: &Name,
+    arrays: Option<Arrays>,
 ) -> PyResult<Body> {
     let py = function.py();
     let without_frames = |error: &PyErr| error.set_traceback(py, None);
@@ -127,8 +154,12 @@ fn trace(
     let specs = helper.call_method1("specs", (parameter, spread, &**declared));
     let specs = specs.inspect_err(without_frames)?;
     let (specs, kwargs): (Bound<'_, PyAny>, Bound<'_, PyAny>) = specs.extract()?;
-    let traced = programs::trace(function, Some(&specs), Some(&kwargs));
-    let traced = traced.or_else(|error| trace_numpy(function, &helper, &specs, &kwargs, error));
+    let asked = Asked { function, helper: &helper, specs, kwargs };
+    let traced = match arrays {
+        Some(Arrays::Torch) => asked.as_torch(),
+        Some(Arrays::NumPy) => asked.as_numpy(declared),
+        None => asked.as_it_is(declared),
+    };
     let (program, tracing) = traced.inspect_err(|error| add_hint(py, error, &helper, declared))?;
     let finished = helper.call_method1("finished", (program, tracing));
     let finished = finished.inspect_err(without_frames)?;
@@ -140,23 +171,88 @@ fn trace(
     Ok(Body { callable, unpack: false, result, program })
 }
 
-/// Traces what can't be traced as PyTorch code, because of this error, as NumPy code; if it is that.
-fn trace_numpy<'py>(
-    function: &Bound<'py, PyAny>,
-    helper: &Bound<'py, PyModule>,
-    specs: &Bound<'py, PyAny>,
-    kwargs: &Bound<'py, PyAny>,
-    error: PyErr,
-) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-    let py = function.py();
-    if !error.is_instance_of::<PyException>(py) {
-        return Err(error);
+/// A function that is to be traced, and the specifications of its arguments.
+struct Asked<'a, 'py> {
+    function: &'a Bound<'py, PyAny>,
+    helper: &'a Bound<'py, PyModule>,
+    specs: Bound<'py, PyAny>,
+    kwargs: Bound<'py, PyAny>,
+}
+
+/// A program, and the Python side's object of its trace.
+type Traced<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+impl<'py> Asked<'_, 'py> {
+    /// Traces it as PyTorch code.
+    fn as_torch(&self) -> PyResult<Traced<'py>> {
+        programs::trace(self.function, Some(&self.specs), Some(&self.kwargs), false)
     }
-    let of_arrays: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)> =
-        helper.call_method1("as_arrays", (specs, kwargs))?.extract()?;
-    let Some((specs, kwargs)) = of_arrays else { return Err(error) };
-    let traced = programs::trace(function, Some(&specs), Some(&kwargs));
-    if helper.call_method0("is_numpy")?.extract()? { traced } else { Err(error) }
+
+    /// The specifications of NumPy code; `None` where NumPy has no such elements.
+    fn of_arrays(&self) -> PyResult<Option<Traced<'py>>> {
+        self.helper.call_method1("as_arrays", (&self.specs, &self.kwargs))?.extract()
+    }
+
+    /// Traces it as NumPy code.
+    fn as_numpy(&self, declared: &str) -> PyResult<Traced<'py>> {
+        match self.of_arrays()? {
+            Some((specs, kwargs)) => {
+                programs::trace(self.function, Some(&specs), Some(&kwargs), true)
+            }
+            None => {
+                let error = self.helper.call_method1("no_arrays", (declared,))?;
+                Err(PyErr::from_value(error))
+            }
+        }
+    }
+
+    /// Traces it as what it is. Where both can be, and differ, something in the function has to say
+    /// which is meant.
+    fn as_it_is(&self, declared: &str) -> PyResult<Traced<'py>> {
+        let py = self.function.py();
+        let without_frames = |error: &PyErr| error.set_traceback(py, None);
+        let torch = self.as_torch();
+        if let Err(error) = &torch
+            && !error.is_instance_of::<PyException>(py)
+        {
+            return torch;
+        }
+        let meant = self.helper.call_method1("meant", (self.function,))?;
+        let Some((specs, kwargs)) = self.of_arrays()? else { return torch };
+        if let Ok((program, _)) = &torch
+            && self.helper.call_method1("is_torch", (&meant, program))?.extract()?
+        {
+            return torch;
+        }
+        let numpy = programs::trace(self.function, Some(&specs), Some(&kwargs), true);
+        let (torch, numpy) = match (torch, numpy) {
+            (Err(torch), numpy) => {
+                let noted: bool = self.helper.call_method0("is_numpy")?.extract()?;
+                if noted
+                    || numpy.is_ok() && {
+                        let failed = (&meant, torch.value(py));
+                        self.helper.call_method1("fails_as_torch", failed)?.extract()?
+                    }
+                {
+                    return numpy;
+                }
+                if numpy.is_ok() {
+                    let note =
+                        "As NumPy code it can be traced: `arrays=\"numpy\"` says that it is.";
+                    torch.value(py).call_method1("add_note", (note,))?;
+                }
+                return Err(torch);
+            }
+            (Ok(torch), Err(numpy)) if numpy.is_instance_of::<PyException>(py) => {
+                (torch, numpy.into_value(py).into_bound(py).into_any())
+            }
+            (Ok(_), Err(numpy)) => return Err(numpy),
+            (Ok(torch), Ok(numpy)) => (torch, PyTuple::new(py, [numpy.0, numpy.1])?.into_any()),
+        };
+        let chosen =
+            self.helper.call_method1("chosen", (self.function, meant, torch, numpy, declared));
+        chosen.inspect_err(without_frames)?.extract()
+    }
 }
 
 /// Says to what can't be traced what can be done.

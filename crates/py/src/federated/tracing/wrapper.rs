@@ -32,16 +32,32 @@ pub enum Wrapper {
     Federated,
     /// `wrapper_fn(fn, parameter_type, unpack=..., name=...)`
     Python(Py<PyAny>),
-    /// A function of ours, and the result's type, if the user gave one.
-    Native(Make, Option<Type>),
+    /// A function of ours, and what the user has said beside the parameter's types.
+    Native(Make, Said),
 }
 
-/// Makes a computation of a function, for a parameter, unpacked or not, with a declared result.
+/// What users may say of a function that becomes a computation.
+#[derive(Clone, Default)]
+pub struct Said {
+    /// The result's type.
+    pub result: Option<Type>,
+    /// Which arrays the function is written for.
+    pub arrays: Option<Arrays>,
+}
+
+/// What code over arrays is written for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Arrays {
+    NumPy,
+    Torch,
+}
+
+/// Makes a computation of a function, for a parameter, unpacked or not, by what is said of it.
 pub type Make = for<'py> fn(
     &Bound<'py, PyAny>,
     Option<&Type>,
     Option<bool>,
-    Option<&Type>,
+    &Said,
 ) -> PyResult<Bound<'py, PyAny>>;
 
 impl Wrapper {
@@ -58,7 +74,7 @@ impl Wrapper {
             Self::Federated => {
                 Ok(computation(function, parameter, unpack, name.as_deref())?.into_any())
             }
-            Self::Native(make, result) => make(function, parameter, unpack, result.as_ref()),
+            Self::Native(make, said) => make(function, parameter, unpack, said),
             Self::Python(wrapper) => {
                 let parameter = parameter.map(|ty| types::wrap(py, ty)).transpose()?;
                 let kwargs = PyDict::new(py);
@@ -74,7 +90,7 @@ impl Wrapper {
         match self {
             Self::Federated => Self::Federated,
             Self::Python(wrapper) => Self::Python(wrapper.clone_ref(py)),
-            Self::Native(make, result) => Self::Native(*make, result.clone()),
+            Self::Native(make, said) => Self::Native(*make, said.clone()),
         }
     }
 }
@@ -147,8 +163,8 @@ fn is_function(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 impl ComputationWrapper {
     /// One that a function of ours does the work of.
-    pub fn native(make: Make, result: Option<Type>) -> Self {
-        Self { wrapper: Wrapper::Native(make, result), to_type: None, infer_type: None, doc: None }
+    pub fn native(make: Make, said: Said) -> Self {
+        Self { wrapper: Wrapper::Native(make, said), to_type: None, infer_type: None, doc: None }
     }
 
     /// The types that were given.
