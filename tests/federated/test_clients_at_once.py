@@ -133,6 +133,13 @@ def writes_by_places(model, rows):
     return counts, sums, kept, torch.arange(3.0)
 
 
+def puts_columns_together(model, rows):
+    score = rows["x"] @ model["w"]
+    columns = torch.column_stack((rows["y"], score, score[:, 0], torch.ones_like(score[:, 1])))
+    alone = torch.column_stack([model["b"], torch.tensor([1.0, 2.0])])
+    return columns, columns.T @ columns, alone
+
+
 def draws_into_what_all_have(model, rows):
     return torch.arange(2.0).uniform_() + (rows["x"] @ model["w"]).sum(0)
 
@@ -162,6 +169,7 @@ def trains_a_copy(model, rows):
 
 TOGETHER = (
     *(writes_to_what_all_have, writes_by_places, draws_into_what_all_have, trains_a_copy),
+    puts_columns_together,
     draws_beside_nothing,
     *(by_grad, by_backward, by_transformation, twice, of_many_outputs, without_gradients),
     *(of_itself_only, writes, by_an_optimizer, by_a_rate(torch.optim.SGD)),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from programs.common import I64, spec
-from torch import distributions
+from torch import distributions, nn
 
 from stator.errors import ProgramError
 from stator.programs import TensorProgram
@@ -72,6 +72,13 @@ DRAWN = {
     "weibull": lambda x, scale: distributions.Weibull(scale, scale).sample(),
     "pareto": lambda x, scale: distributions.Pareto(scale, scale).sample(),
     "multinomial": lambda x, scale: distributions.Multinomial(4, logits=x).sample(),
+    "gamma": lambda x, scale: distributions.Gamma(scale, scale + 1).rsample((2,)),
+    "chi2": lambda x, scale: distributions.Chi2(scale * 9).sample(),
+    "beta": lambda x, scale: distributions.Beta(scale, x.abs() + 1).sample(),
+    "dirichlet": lambda x, scale: distributions.Dirichlet(x.abs() + scale).rsample(),
+    "students": lambda x, scale: distributions.StudentT(scale + 2, x).rsample(),
+    "inverse_gamma": lambda x, scale: distributions.InverseGamma(scale + 2, scale).sample(),
+    "negative_binomial": lambda x, scale: distributions.NegativeBinomial(3.0, scale).sample(),
     "geometric": lambda x, scale: distributions.Geometric(scale).sample(),
     "normal_of_many": lambda x, scale: distributions.MultivariateNormal(
         x[0], torch.diag(scale)
@@ -91,6 +98,58 @@ def test_what_distributions_draw(name: str) -> None:
             (found,) = run(x, scale)
             torch.manual_seed(size)
             assert torch.equal(found, draw(x, scale))
+
+
+GRADIENTS = {
+    "gamma": lambda x, scale: distributions.Gamma(scale, 1.0).rsample((4,)).sum(),
+    "beta": lambda x, scale: distributions.Beta(scale, 2.0).rsample((4,)).square().sum(),
+    "dirichlet": lambda x, scale: (distributions.Dirichlet(scale).rsample((4,)) * x).sum(),
+    "students": lambda x, scale: distributions.StudentT(scale + 2).rsample((4,)).sin().sum(),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_what_is_drawn(name: str) -> None:
+    def gradient(x: Any, scale: Any) -> Any:
+        scale = scale.detach().requires_grad_()
+        return torch.autograd.grad(GRADIENTS[name](x, scale), scale)[0]
+
+    program = TensorProgram.trace(gradient, (spec(4, 3), spec(3)))
+    x, scale = torch.randn(4, 3), torch.rand(3) + 0.5
+    torch.manual_seed(5)
+    (found,) = program(x, scale)
+    torch.manual_seed(5)
+    torch.testing.assert_close(found, gradient(x, scale))
+
+
+LOSSES = {
+    "mean": lambda x, scale: nn.functional.gaussian_nll_loss(x, x * 2, scale.expand(x.shape)),
+    "of_number": lambda x, scale: nn.functional.gaussian_nll_loss(x, x * 2, 0.5, reduction="sum"),
+    "of_rows": lambda x, scale: nn.functional.gaussian_nll_loss(
+        x, x + scale, x.square().sum(1), full=True, reduction="none"
+    ),
+    "of_columns": lambda x, scale: nn.functional.gaussian_nll_loss(x, x + 1, scale[None] * 0),
+    "module": lambda x, scale: nn.GaussianNLLLoss(eps=0.3)(x, x + 1, scale.expand(x.shape)),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_variances(name: str) -> None:
+    def loss(x: Any, scale: Any) -> Any:
+        scale = scale.detach().requires_grad_()
+        found = LOSSES[name](x, scale)
+        return found, torch.autograd.grad(found.sum(), scale, allow_unused=True)[0]
+
+    function = LOSSES[name] if name in ("of_number", "of_rows") else loss
+    program = TensorProgram.trace(function, (spec(None, 3), spec(3)))
+    x, scale = torch.randn(4, 3), torch.rand(3)
+    expected = function(x, scale)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for found, want in zip(program(x, scale), expected, strict=True):
+        torch.testing.assert_close(found, want)
+    if name == "mean":
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            program(x, -scale)
 
 
 def test_checks_of_draws() -> None:

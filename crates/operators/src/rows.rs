@@ -235,7 +235,7 @@ pub const OPERATIONS: &[Row] = &[
         "_adaptive_avg_pool2d _adaptive_avg_pool3d _add_relu _add_relu_ _addmm_activation _aminmax \
          _autocast_to_full_precision _autocast_to_reduced_precision _cast_Byte _cast_Char \
          _cast_Double _cast_Float _cast_Half _cast_Int _cast_Long _cast_Short _conj _conj_physical \
-         _conv_depthwise2d _convolution _dim_arange _euclidean_dist _fft_c2c _fft_c2r _fft_r2c \
+         _conv_depthwise2d _convolution _dim_arange _dirichlet_grad _euclidean_dist _fft_c2c _fft_c2r _fft_r2c \
          _fused_rms_norm _grouped_mm _int_mm _is_all_true _is_any_true _linalg_det _linalg_eigh _linalg_eigvals \
          _linalg_slogdet _linalg_solve_ex _linalg_svd _log_softmax _log_softmax_backward_data \
          _lu_with_info _masked_softmax _native_batch_norm_legit_no_training \

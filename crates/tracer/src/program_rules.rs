@@ -44,6 +44,8 @@ pub struct Rules {
     items: [Py<PyAny>; 2],
     /// The class of what programs have for NumPy's arrays, and the function that makes one of NumPy's own.
     arrays: (Py<PyType>, Py<PyAny>),
+    /// Whether the function is NumPy code.
+    is_numpy: bool,
 }
 
 impl Rules {
@@ -92,6 +94,7 @@ impl Rules {
             views: tracing.getattr("views")?.extract()?,
             items: [tracing.getattr("get_item")?.unbind(), tracing.getattr("set_item")?.unbind()],
             arrays: tracing.getattr("arrays")?.extract()?,
+            is_numpy: tracing.getattr("is_numpy")?.extract()?,
         })
     }
 
@@ -124,6 +127,11 @@ impl Rules {
     /// Whether an object is what programs have for NumPy's arrays.
     pub fn is_array(&self, object: Borrowed<'_, '_>) -> bool {
         object.get_type().is(&self.arrays.0)
+    }
+
+    /// Whether the function is NumPy code.
+    pub fn is_numpy(&self) -> bool {
+        self.is_numpy
     }
 
     /// The function that makes one of an array of NumPy's own.

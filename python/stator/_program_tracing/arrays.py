@@ -27,6 +27,7 @@ __all__ = [
     "array",
     "begin",
     "dtype_of",
+    "end",
     "note",
     "was_noted",
 ]
@@ -111,8 +112,14 @@ _STATE = threading.local()
 
 
 def begin() -> None:
-    """Begins a trace of NumPy code."""
+    """Begins a trace."""
     _STATE.is_numpy = False
+    _STATE.constants = {}
+
+
+def end() -> None:
+    """Ends it."""
+    _STATE.constants = {}
 
 
 def note() -> None:
@@ -127,11 +134,18 @@ def was_noted() -> bool:
 
 def constant(value: Any) -> list[torch.Tensor]:
     """A tensor, with data, of what NumPy makes an array of."""
+    known = _STATE.constants.get(id(value))
+    if known is not None:
+        return [known[1]]
     found = np.array(value)
     if found.dtype not in _OF_NUMPY:
         raise TypeError(f"tensor programs have no element type {found.dtype}{_HINT}")
     with _disable_current_modes():
-        return [torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))]
+        made = torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))
+    if isinstance(value, np.ndarray):
+        # The same constant wherever the program has the array.
+        _STATE.constants[id(value)] = value, made
+    return [made]
 
 
 def array(value: Any) -> Array:

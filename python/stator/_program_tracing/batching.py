@@ -119,6 +119,21 @@ def _embedding(
     return torch.nn.functional.embedding(input, weight)
 
 
+def _column_stack(tensors: Sequence[torch.Tensor], *, out: Any = None) -> torch.Tensor:
+    """Columns beside each other: `vmap` has no rule for the operation itself."""
+    if out is not None:
+        raise NotBatchableError("it puts columns into a tensor that is there")
+    columns = [each if each.dim() > 1 else each.reshape(-1, 1) for each in tensors]
+    return torch.cat(columns, dim=1)
+
+
+_COMPOSED: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.nn.functional.embedding: _embedding,
+    torch.column_stack: _column_stack,
+}
+"""What consists of other operations here, as `vmap` lacks rules for it, or forgets something."""
+
+
 def _parameter(data: torch.Tensor, requires_grad: bool = True) -> Any:
     """`torch.nn.Parameter` as a function: who watches operations is told of its calls."""
     if has_torch_function((data,)):
@@ -156,8 +171,8 @@ class _Gradients(TorchFunctionMode):
             return self._require(args[0].detach(), *args[1:], **kwargs)
         if func is torch.autograd.grad:
             return self._gradients(*args, **kwargs)
-        if func is torch.nn.functional.embedding:
-            return _embedding(*args, **kwargs)
+        if (composed := _COMPOSED.get(func)) is not None:
+            return composed(*args, **kwargs)
         if (unrolled := RECURRENT.get(func)) is not None:
             try:
                 return unrolled(*args, **kwargs, count=self._count)

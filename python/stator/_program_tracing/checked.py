@@ -6,6 +6,7 @@ there: that is an error when the program runs, at the client.
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable
 from typing import Any
@@ -97,6 +98,42 @@ def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     return torch.zeros(minlength, dtype=ones.dtype).index_add(0, input.to(torch.int64), ones)
 
 
+def _gaussian_nll_loss(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """The loss of normal distributions, whose variances are checked."""
+    if isinstance(var, float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * torch.ones_like(input)
+    else:
+        is_all_true(torch.logical_not(var < 0))
+    if var.size() != input.size():
+        if input.size()[:-1] == var.size():
+            var = var.unsqueeze(-1)
+        elif (
+            input.dim() != var.dim()
+            or sum(b for a, b in zip(input.size(), var.size(), strict=True) if a != b) != 1
+        ):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    var = var.clone()
+    with torch.no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
 # Functions, and what is traced in their place.
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (Distribution.__init__, _checked(Distribution.__init__)),
@@ -105,6 +142,7 @@ SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (constraints._Symmetric.check, _is_symmetric),
     (constraints._PositiveDefinite.check, _is_positive_definite),
     (Geometric.__init__, _geometric),
+    (torch.nn.functional.gaussian_nll_loss, _gaussian_nll_loss),
     (kl.kl_divergence, _kl_divergence),
     (Distribution._validate_sample, _checked(Distribution._validate_sample)),
 ]

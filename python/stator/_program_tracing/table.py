@@ -46,6 +46,10 @@ def _is_allowed(name: str, found: Any, is_method: bool = False) -> bool:
     return known.startswith("Operation") or (is_method and known == "StateRead")
 
 
+_PRIVATE = ("_standard_gamma", "_sample_dirichlet", "_dirichlet_grad")
+"""Operations of PyTorch's own distributions."""
+
+
 def _operations() -> Iterator[tuple[str, Any]]:
     """Names and operations. Where an operation has several names, the first is the one printed."""
     for prefix, owner in (
@@ -76,6 +80,8 @@ def _operations() -> Iterator[tuple[str, Any]]:
     for name in dir(variables):
         if _is_allowed(name, getattr(variables, name)):
             yield f"torch.{name}", getattr(variables, name)
+    for name in _PRIVATE:
+        yield f"torch.{name}", getattr(torch, name)
     yield "torch.autograd.grad", torch.autograd.grad
     yield "torch.nn.Parameter", torch.nn.Parameter
     yield "torch._C._set_grad_enabled", torch._C._set_grad_enabled

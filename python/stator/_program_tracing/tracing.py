@@ -369,6 +369,7 @@ class Tracing:
         if type(kwargs) is not dict:
             raise SpecError(f"kwargs is a dictionary, not {describe(kwargs)}.")
         self.callee = function
+        self.is_numpy = is_numpy
         self.writes: list[str] = []
         # Holds something while an operation may compute with the number of a tensor.
         self.computing: list[bool] = []
@@ -388,12 +389,12 @@ class Tracing:
         self.types = [(_dtype_name(spec.dtype), list(spec.shape)) for spec in leaves]
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.inputs = [self._input(spec) for spec in leaves]
+        arrays.begin()
         if is_numpy:
             self.substitutes = [
                 *(*self.substitutes, *numpy_choices.SUBSTITUTES),
                 *(*numpy_ufuncs.SUBSTITUTES, *numpy_random.SUBSTITUTES),
             ]
-            arrays.begin()
         rest = iter([_given(*each) for each in zip(leaves, self.inputs, strict=True)])
         self.args = tuple([rebuilt(spec, rest) for spec in specs])
         self.kwargs = {name: rebuilt(spec, rest) for name, spec in kwargs.items()}
@@ -455,6 +456,7 @@ class Tracing:
             self._states.enter_context(state)
 
     def leave(self) -> None:
+        arrays.end()
         self._states.close()
 
     def flatten(self, result: Any) -> tuple[list[Any], Tree]:

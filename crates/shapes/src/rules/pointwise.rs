@@ -21,7 +21,7 @@ pub(super) const ROWS: &[Row] = &[
             special_laguerre_polynomial_l special_legendre_polynomial_p \
             special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u \
             special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w \
-            special_gammainc special_gammaincc igamma igammac complex polar ",
+            special_gammainc special_gammaincc igamma igammac complex polar _dirichlet_grad",
         parameters: "...",
         rule: pointwise,
     },
@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Row] = &[
             relu relu6 elu selu celu gelu silu mish leaky_relu rrelu prelu hardtanh hardswish \
             hardsigmoid hardshrink softshrink softplus softsign tanhshrink logsigmoid log_sigmoid \
             threshold _threshold dropout alpha_dropout feature_dropout feature_alpha_dropout \
-            dropout1d dropout2d dropout3d bernoulli normal_ uniform_ \
+            dropout1d dropout2d dropout3d bernoulli normal_ uniform_ _standard_gamma _sample_dirichlet \
             exponential_ geometric_ cauchy_ log_normal_ random_ fill fill_ zero zero_ fill_diagonal_ \
             clone contiguous detach detach_ to type type_as float double half bfloat16 int long \
             short char byte bool cpu cuda cfloat cdouble alias lift_fresh _to_copy _conj \

@@ -507,10 +507,18 @@ impl ArrayValues for Recorder {
         }
         let length = array.len().ok().filter(|length| *length <= MOST_ROWS)?;
         let py = frame.py();
+        let own = match self.own_array(frame, array).transpose() {
+            Ok(own) => own,
+            Err(raised) => return Some(Err(raised)),
+        };
         let mut rows = Vec::with_capacity(length);
         for row in 0..length {
             let key = PyInt::new(py, row).into_any();
-            match self.item_of_array(frame, array, key.as_borrowed())? {
+            let item = match &own {
+                Some(own) => self.get_item(frame, own.as_borrowed(), key.as_borrowed()),
+                None => self.item_of_array(frame, array, key.as_borrowed())?,
+            };
+            match item {
                 Ok(row) => rows.push(row),
                 Err(raised) => return Some(Err(raised)),
             }

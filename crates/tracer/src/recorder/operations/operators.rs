@@ -108,12 +108,12 @@ impl Recorder {
         if let Some(text) = self.carried_times(frame, op, [left, right]) {
             return text;
         }
-        if let Some(result) = self.array_operator(frame, names, &[left, right]) {
-            return result;
-        }
         if let Some(operands) = self.operands_in_program(frame, [left, right]) {
             let [left, right] = operands?;
             return self.binary_op(frame, op, left.as_borrowed(), right.as_borrowed());
+        }
+        if let Some(result) = self.array_operator(frame, names, &[left, right]) {
+            return result;
         }
         if let Some(result) =
             self.symbolic_binary(frame, op, plain(names, operator), &[left, right])
@@ -237,6 +237,9 @@ impl Recorder {
             UnaryOp::Positive => ("__pos__", Operator::Pos),
             UnaryOp::Invert => ("__invert__", Operator::Invert),
         };
+        if let Some(own) = self.own_array(frame, operand) {
+            return self.unary_op(frame, op, own?.as_borrowed());
+        }
         if let Some(result) = self.array_operator(frame, &[name], &[operand]) {
             return result;
         }
@@ -280,12 +283,12 @@ impl Recorder {
             CompareOp::Gt => (&["__gt__", "__lt__"], Operator::Gt),
             CompareOp::Ge => (&["__ge__", "__le__"], Operator::Ge),
         };
-        if let Some(result) = self.array_operator(frame, &names[..1], &[left, right]) {
-            return result;
-        }
         if let Some(operands) = self.operands_in_program(frame, [left, right]) {
             let [left, right] = operands?;
             return self.compare_op(frame, op, left.as_borrowed(), right.as_borrowed());
+        }
+        if let Some(result) = self.array_operator(frame, &names[..1], &[left, right]) {
+            return result;
         }
         if let Some(result) = self.symbolic_compare(frame, op, left, right) {
             return result;

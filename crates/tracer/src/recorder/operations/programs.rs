@@ -46,6 +46,9 @@ impl Recorder {
     ) -> Option<Result<[Object<'py>; 2]>> {
         let rules = self.session.program.as_ref()?;
         let (is_left, is_right) = (rules.is_array(left), rules.is_array(right));
+        if rules.is_numpy() && !is_left && !is_right {
+            return self.own_operands(frame, [left, right]);
+        }
         let other = if is_left { right } else { left };
         if is_left == is_right || !heap::is_array(other) {
             return None;
@@ -56,6 +59,20 @@ impl Recorder {
         Some(converted.map(|converted| {
             if is_left { [left.to_owned(), converted] } else { [converted, right.to_owned()] }
         }))
+    }
+
+    /// The operands of an operator of NumPy code, of which at least one is an array from outside.
+    fn own_operands<'py>(
+        &self,
+        frame: &Frame<'py>,
+        [left, right]: [Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<[Object<'py>; 2]>> {
+        let (own_left, own_right) = (self.own_array(frame, left), self.own_array(frame, right));
+        if own_left.is_none() && own_right.is_none() {
+            return None;
+        }
+        let left = own_left.unwrap_or_else(|| Ok(left.to_owned()));
+        Some(left.and_then(|left| Ok([left, own_right.unwrap_or_else(|| Ok(right.to_owned()))?])))
     }
 
     /// Whether an operator is one of arrays of the program's, whose methods take numbers that vary.

@@ -106,6 +106,9 @@ impl Recorder {
         if self.is_stopped() {
             return ops::get_attr(owner, name);
         }
+        if let Some(own) = self.own_array(frame, owner) {
+            return self.get_attr(frame, own?.as_borrowed(), name);
+        }
         match self.find_attr(frame, owner, name)? {
             Found::Value(value) => Ok(value),
             Found::Function(function) => self.bound(frame, function.as_borrowed(), owner),
@@ -121,6 +124,9 @@ impl Recorder {
     ) -> Result<Method<'py>> {
         if self.is_stopped() {
             return ops::get_method(owner, name);
+        }
+        if let Some(own) = self.own_array(frame, owner) {
+            return Ok(Method::Attribute(self.get_attr(frame, own?.as_borrowed(), name)?));
         }
         if let Some(method) = self.blind_method(owner, name) {
             return Ok(Method::Function(method));

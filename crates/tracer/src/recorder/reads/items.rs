@@ -33,6 +33,9 @@ impl Recorder {
         if self.is_stopped() {
             return ops::get_item(owner, key);
         }
+        if let Some(own) = self.own_array(frame, owner) {
+            return self.get_item(frame, own?.as_borrowed(), key);
+        }
         if let Some(item) = self.item_of_history(frame, owner, key) {
             return item;
         }
@@ -472,6 +475,9 @@ impl Recorder {
         }
         if let Some(shown) = self.shown_by(frame, iterable) {
             return self.iterate(frame, shown.as_borrowed());
+        }
+        if let Some(own) = self.own_array(frame, iterable) {
+            return self.iterate(frame, own?.as_borrowed());
         }
         if let Some(rows) = self.rows_of_array(frame, iterable) {
             return self.iterate(frame, rows?.as_borrowed());

@@ -1,10 +1,14 @@
 //! What is read in the trace of a tensor program: gradients of its own tensors, items by numbers that are tensors.
 
 use pyo3::prelude::*;
+use stator_cpython::Result;
+use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::object::{Borrowed, Object};
 
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Calls;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
@@ -18,6 +22,22 @@ impl Recorder {
     /// Whether a tensor is one of the trace's own, where a program is traced.
     pub(in crate::recorder) fn is_stand_in(&self, tensor: Borrowed<'_, '_>) -> bool {
         self.session.program.as_ref().is_some_and(|rules| rules.is_stand_in(tensor))
+    }
+
+    /// An array from outside, for what NumPy code does with it, as an array of the program's; `None`: the object is no
+    /// such array.
+    pub(in crate::recorder) fn own_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let rules = self.session.program.as_ref()?;
+        if !rules.is_numpy() || !heap::is_array(object) || heap::type_name(object) != "ndarray" {
+            return None;
+        }
+        let convert = rules.array_function(frame.py());
+        self.vouch(frame, convert.as_borrowed());
+        Some(self.call_object(Call::new(frame, convert.as_borrowed(), &[object])))
     }
 
     /// What gives an item of a tensor whose index says a position by a tensor without dimensions: as an
