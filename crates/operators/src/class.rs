@@ -213,6 +213,8 @@ pub enum ArrayUse {
     Sizes,
     /// One number is taken out.
     Number,
+    /// All numbers are taken out, in a list.
+    List,
     /// It writes to an array.
     Writes,
 }

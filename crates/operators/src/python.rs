@@ -164,6 +164,8 @@ pub const PYTHON: &[Row] = &[
     row("builtins:dict", "__iter__ __len__ __reversed__ __or__", Modelled(DictRead), NONE),
     row("builtins:dict", "fromkeys", Transparent, NONE),
     row("collections:OrderedDict", "fromkeys", Transparent, NONE),
+    row("_collections_abc:dict_keys", "isdisjoint", Transparent, UNORDERED),
+    row("_collections_abc:dict_items", "isdisjoint", Transparent, UNORDERED),
     row("builtins:dict", "pop", Modelled(ContainerWrite), QUIET).writes(Writes::Popped),
     row("builtins:dict", "popitem", Modelled(ContainerWrite), QUIET).writes(Writes::End),
     row("builtins:dict", "clear", Modelled(ContainerWrite), QUIET).writes(Writes::Every),

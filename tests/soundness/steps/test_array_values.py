@@ -293,6 +293,48 @@ def spelt(x: Tensor, i: int) -> Any:
     return f"{acc:.3f}", "%.2f" % acc, "{:.1f}".format(acc), str(acc), f"{np.float32(acc)}"
 
 
+def listed(x: Tensor, i: int) -> Any:
+    array = (x * i).numpy()
+    rows = np.array([array, array + 1])
+    worst = max(array.tolist())
+    if rows.tolist()[1][0] > 6:
+        x = x + 1
+    total = sum(ROW.tolist()) + sum(COUNTS.diagonal().tolist())
+    empty = np.zeros((2, 0)).tolist(), np.array(2).tolist(), np.float32(i).tolist()
+    return (
+        x,
+        worst,
+        total,
+        COUNTS.tolist(),
+        rows.T.tolist(),
+        empty,
+        [f"{v:.1f}" for v in array.tolist()],
+    )
+
+
+def listed_otherwise(x: Tensor, i: int) -> Any:
+    truths = (x.numpy() > 1).tolist()
+    wide = np.array([i, 2**63], dtype=np.uint64).tolist()
+    return truths, wide, np.arange(100).tolist()[i], TABLE.tolist()[-1], np.array(["a"]).tolist()
+
+
+def extremes(x: Tensor, i: int) -> Any:
+    count = (x * i).long().numpy().sum()
+    precision = COUNTS[0, 0] / max(count, 1)
+    best = max(np.float64(x[0].item()), 1.5, count), min(1, ROW.max(), 2.5)
+    return precision, best, type(best[0]).__name__, max(ROW[0], ROW[1], key=lambda v: -v), x + 1
+
+
+def extremes_of_others(x: Tensor, i: int) -> Any:
+    nan = np.float64("nan")
+    found: list[Any] = [max(nan, 1.0), max(1.0, nan), min(np.int64(3), i), max(np.True_, 0)]
+    try:
+        found.append(max(np.array([1, 2]), 1))
+    except ValueError as error:
+        found.append(str(error))
+    return found, max(np.float32(i), x[0]), min(np.int8(i), True), x + 1
+
+
 def keyed(x: Tensor, i: int) -> Any:
     counts: dict[Any, int] = {}
     for item in (x * 2).long().numpy():
@@ -305,11 +347,12 @@ ALL = (
     *(written_through, of_tensor, shared, joined, built, physics, sized, boxed, given, integers),
     *(places, refused, silent, warned, masked, spelt, keyed, two_truths, refused_types, spread),
     *(drawn_below, made_of_tensors, made_of_others, scattered, put, put_by_names, put_beyond),
+    *(listed, listed_otherwise, extremes, extremes_of_others),
 )
 WHOLE = (
     *(constants, numbers, mixed, scheduled, decided, counted, counted_at_once, written, built),
     *(joined, physics, boxed, given, of_tensor, two_truths, made_of_tensors),
-    *(scattered, put),
+    *(scattered, put, listed),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 import pytest
@@ -60,6 +61,38 @@ def another_thing_is_asked_for() -> Program:
         # What was in none stands in one now, and the other way round.
         given["thing"] = one if call == 3 else three
         given["held"] = {one, two, three} if call == 5 else {two, one}
+
+    return step, before, lambda: None
+
+
+@whole
+def one_alone_has_no_order() -> Program:
+    values: list[Any] = [1.0, 2.5, 4.0]
+    things = {"first": Thing()}
+
+    def step(x: Tensor) -> Any:
+        kinds = {type(value) for value in values}
+        alone = {things["first"]}
+        found = [it is things["first"] for it in alone], [*alone][0] is things["first"]
+        return x + 1, [kind.__name__ for kind in kinds], found, statistics.stdev(values)
+
+    def before(call: int) -> None:
+        values[1] = 3.5 if call > 3 else 2.5
+        things["first"] = things["first"] if call < 5 else Thing()
+
+    return step, before, lambda: None
+
+
+@program
+def two_have_one() -> Program:
+    values: list[Any] = [1.0, 2.5]
+
+    def step(x: Tensor) -> Any:
+        kinds = {type(value) for value in values}
+        return x + len(kinds), sorted(kind.__name__ for kind in kinds)
+
+    def before(call: int) -> None:
+        values[1] = 3 if call in (3, 4) else 2.5
 
     return step, before, lambda: None
 

@@ -121,6 +121,7 @@ fn add_array_functions(py: Python<'_>, functions: &mut Functions) -> PyResult<()
         let owner = numpy.getattr(owner)?;
         add(&owner, METHODS, ArrayUse::Sizes)?;
         add(&owner, "item", ArrayUse::Number)?;
+        add(&owner, "tolist", ArrayUse::List)?;
     }
     add(&numpy.getattr("ndarray")?, WRITERS, ArrayUse::Writes)
 }

@@ -61,7 +61,9 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
-        let names = heap::tuple_items(names?);
+        let Some(names) = names.map(heap::tuple_items) else {
+            return self.extreme_of_scalars(call);
+        };
         let numeric = self.functions.numeric(callable);
         let op = numeric.and_then(Numeric::extreme);
         let is_in_place = numeric.is_none() && self.sorts_list(callable, args);

@@ -133,8 +133,8 @@ impl Recorder {
                 self.generator_step(frame, *generator, native)
             }
             (Model::Call, [function, args @ ..]) => self.call_object(call.with(*function, args)),
-            // What is put in by a function is told of matches.
             (Model::Substitute, [_, text, ..]) if is_str(*text) => self.pure_call(call),
+            (Model::Substitute, _) => self.substituted(call).unwrap_or_else(|| self.unknown(call)),
             (Model::IsSame { inverted }, [left, right]) => {
                 Ok(boolean(py, self.same(frame, *left, *right) != inverted))
             }

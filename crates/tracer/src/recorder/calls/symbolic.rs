@@ -109,6 +109,13 @@ fn joins(callable: Borrowed<'_, '_>, separator: Borrowed<'_, '_>) -> bool {
         && separator.get_type().getattr("join").is_ok_and(|join| join.is(callable))
 }
 
+/// Whether a call is that of `list.__getitem__` or `tuple.__getitem__`, of one that has no other.
+fn is_item_of(callable: Borrowed<'_, '_>, container: Borrowed<'_, '_>) -> bool {
+    (heap::is_exact_list(container) || heap::is_plain_tuple(container))
+        && heap::is_named(callable, &["__getitem__"])
+        && container.get_type().getattr("__getitem__").is_ok_and(|own| own.is(callable))
+}
+
 /// Whether a function finds the least or the greatest one.
 fn is_extreme(numeric: Option<Numeric>) -> bool {
     matches!(numeric, Some(Numeric::Least | Numeric::Greatest))
@@ -132,6 +139,11 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
+        if let ([container, place], None) = (args, names)
+            && is_item_of(callable, *container)
+        {
+            return self.get_item(frame, *container, *place);
+        }
         let numeric = self.functions.numeric(callable);
         let taken = self.generator_taken(call);
         let collected = match taken {

@@ -53,7 +53,12 @@ impl State {
     }
 
     /// A node gives these lists of numbers, so many deep.
-    pub(super) fn carry_rows(&mut self, node: NodeId, list: &Object<'_>, depth: usize) {
+    pub(in crate::recorder) fn carry_rows(
+        &mut self,
+        node: NodeId,
+        list: &Object<'_>,
+        depth: usize,
+    ) {
         let range = known_ranges::of_reads(&self.graph, node);
         self.carry_rows_between(node, list, depth, range);
     }

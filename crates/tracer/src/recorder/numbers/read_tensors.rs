@@ -20,7 +20,7 @@ use crate::breaks::Reason;
 use crate::functions::Operation;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Arguments, Decides, Ends};
-use crate::recorder::notes::call::{Call, RecordedArgs};
+use crate::recorder::notes::call::{Call, RecordedArgs, library};
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -336,6 +336,37 @@ impl Recorder {
         Some(Ok(own))
     }
 
+    /// What a tensor says of itself that no guard can: how often it was written, where its memory is. A number that is
+    /// carried. `None`: it can't be.
+    pub(in crate::recorder) fn told<'py>(
+        &self,
+        frame: &Frame<'py>,
+        what: &str,
+        tensor: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        // Other backends may write into other memory, and once.
+        let is_known = self.session.is_replayed() && tensor::info(tensor)?.is_plain();
+        if !is_known || !self.may_read(frame) {
+            return None;
+        }
+        let number = match native() {
+            Ok(number) => number,
+            Err(raised) => return Some(Err(self.refused_to_tell(frame, raised))),
+        };
+        let own = own(&number)?;
+        let get = library(frame.py(), "builtins", "getattr").ok()?;
+        let name = PyString::intern(frame.py(), what).into_any();
+        self.carries(frame, &own, |state| match what {
+            "data_ptr" => state.asked_of(frame, what, tensor),
+            _ => {
+                let args = [state.graph_arg(tensor)?, state.graph_arg(name.as_borrowed())?];
+                Ok(state.called(frame, get.as_borrowed(), "builtins.getattr".into(), &args))
+            }
+        });
+        Some(Ok(own))
+    }
+
     /// A tensor can't be read (its device has failed, or a CUDA graph is captured): the trace ends, and the program
     /// gets the exception. It isn't asked again.
     fn refused_to_tell(&self, frame: &Frame<'_>, raised: Raised) -> Raised {
@@ -364,7 +395,7 @@ impl State {
 }
 
 /// The same lists with numbers of their own, so many deep; `None`: one is no number that is carried.
-fn own_rows<'py>(list: &Object<'py>, depth: usize) -> Option<Object<'py>> {
+pub(in crate::recorder) fn own_rows<'py>(list: &Object<'py>, depth: usize) -> Option<Object<'py>> {
     let items = heap::list_items(list.as_borrowed());
     let row = |item: &Object<'py>| if depth > 1 { own_rows(item, depth - 1) } else { own(item) };
     let items: Vec<_> = items.iter().map(row).collect::<Option<_>>()?;

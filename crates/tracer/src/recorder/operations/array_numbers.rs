@@ -12,8 +12,8 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, ops};
 use stator_graph::{Arg, Value};
 
-use super::array_values::is_scalar;
-use crate::functions::{Class, Model, Traits};
+use super::array_values::{is_number, is_scalar};
+use crate::functions::{Class, Model, Numeric, Traits};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Arguments, ArrayValues, Decides};
 use crate::recorder::notes::call::Call;
@@ -23,6 +23,7 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, State};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::read_numbers::own;
+use crate::recorder::numbers::read_tensors::{LONGEST, own_rows};
 
 /// Whether an array or a scalar holds integers of 64 bits without a sign.
 fn is_wide(array: Borrowed<'_, '_>) -> bool {
@@ -178,6 +179,40 @@ impl Recorder {
         Some(number)
     }
 
+    /// `array.tolist()` of a few numbers: lists of numbers that are carried. `None`: not all can be, or there are truth values, of
+    /// which each would be decided.
+    pub(super) fn list_of_array<'py>(
+        &self,
+        frame: &Frame<'py>,
+        array: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if !self.holds_array(array) || is_wide(array) || !self.may_compute_arrays(frame) {
+            return None;
+        }
+        let count = |name: &str| array.getattr(name).and_then(|count| count.extract::<usize>());
+        let (dimensions, size) = (count("ndim").ok()?, count("size").ok()?);
+        if dimensions == 0 {
+            return self.number_of_array(frame, array);
+        }
+        if size > LONGEST as usize || !self.knows_array(frame, array) {
+            return None;
+        }
+        let name = pyo3::intern!(frame.py(), "tolist").as_any().as_borrowed();
+        let method = stator_cpython::heap::types::lookup(array.get_type().as_borrowed(), name)?;
+        let list = array.call_method0("tolist").ok()?;
+        let carried = own_rows(&list, dimensions)?;
+        self.state.borrow_mut().repeated.see();
+        self.note(frame, |state| {
+            let array = state.graph_arg(array)?;
+            let node =
+                state.called(frame, method.as_borrowed(), "builtins.tolist".into(), &[array]);
+            state.carry_rows(node, &carried, dimensions);
+            Ok(())
+        })?;
+        self.baseline.set(ops::executed());
+        Some(carried)
+    }
+
     /// As [`Recorder::number_of_array`], of a scalar.
     pub(in crate::recorder) fn number_of_scalar<'py>(
         &self,
@@ -186,6 +221,41 @@ impl Recorder {
     ) -> Option<Object<'py>> {
         let is_scalar = self.holds_array(object) && is_scalar(object);
         if is_scalar { self.number_of_array(frame, object) } else { None }
+    }
+
+    /// `max(a, b)` and `min(a, b)` of numbers of which some are scalars of NumPy's: which one it is, is decided. `None`: it's
+    /// another call.
+    pub(in crate::recorder) fn extreme_of_scalars<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, .. } = call;
+        let (mut best, rest) = args.split_first()?;
+        if rest.is_empty() || !args.iter().any(|arg| array_kind(*arg).is_some()) {
+            return None;
+        }
+        let op = self.functions.numeric(callable).and_then(Numeric::extreme)?;
+        let is_known = |arg: &Borrowed<'_, '_>| {
+            let is_ordered = array_kind(*arg).is_some_and(|kind| matches!(kind, 'i' | 'u' | 'f'));
+            is_number(*arg) || is_ordered && is_scalar(*arg) && self.holds_array(*arg)
+        };
+        if self.is_stopped() || !args.iter().all(is_known) {
+            return None;
+        }
+        for item in rest {
+            let is_better = self.compare_op(frame, op, *item, *best).and_then(|answer| {
+                if answer.is_exact_instance_of::<PyBool>() {
+                    return ops::truth(answer.as_borrowed());
+                }
+                self.truth_of(frame, answer.as_borrowed())
+            });
+            match is_better {
+                Ok(true) => best = item,
+                Ok(false) => {}
+                Err(raised) => return Some(Err(raised)),
+            }
+        }
+        Some(Ok((*best).to_owned()))
     }
 
     /// As [`Recorder::plain_numbers`], of an index: other scalars than integers are none, and errors name their types.

@@ -87,7 +87,7 @@ pub(super) fn is_scalar(object: Borrowed<'_, '_>) -> bool {
     object.get_type().name().is_ok_and(|name| name != "ndarray")
 }
 
-fn is_number(object: Borrowed<'_, '_>) -> bool {
+pub(super) fn is_number(object: Borrowed<'_, '_>) -> bool {
     object.is_exact_instance_of::<PyFloat>()
         || object.is_exact_instance_of::<PyInt>()
         || object.is_exact_instance_of::<PyBool>()
@@ -164,6 +164,12 @@ impl Recorder {
         {
             return Ok(number);
         }
+        if what == ArrayUse::List
+            && let ([array], None) = (args, names)
+            && let Some(list) = self.list_of_array(frame, *array)
+        {
+            return Ok(list);
+        }
         let of_universal = args.first().filter(|_| name == "at");
         if let Some(function) = of_universal
             && self.functions.class(*function).is_some()
@@ -208,7 +214,7 @@ impl Recorder {
                 return refused("into an array");
             }
         }
-        if what == ArrayUse::Number {
+        if matches!(what, ArrayUse::Number | ArrayUse::List) {
             return refused("of an array");
         }
         if name == "where" && args.len() != 3 {

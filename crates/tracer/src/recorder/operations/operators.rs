@@ -189,7 +189,11 @@ impl Recorder {
                     self.concrete(frame, &read, "an operator of containers");
                 }
                 self.guard_operands(frame, &[left, right], names);
-                let in_place = names.len() == 3;
+                // What a method in Python writes (`Counter.__iadd__`), its frame says. Behind one of a list's class that
+                // doesn't know the operand C code adds to the list.
+                let says_itself = matches!(self.kind(left), Kind::Dict | Kind::Set)
+                    && self.is_in_python(frame, left, names[0]);
+                let in_place = names.len() == 3 && !says_itself;
                 self.note(frame, |state| {
                     let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set)
                         || heap::is_deque(left);
@@ -220,6 +224,13 @@ impl Recorder {
                 Ok(result)
             }
         }
+    }
+
+    /// Whether a method of an object's class is a Python function.
+    fn is_in_python(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, method: &str) -> bool {
+        let name = PyString::intern(frame.py(), method);
+        let found = types::lookup(object.get_type().as_borrowed(), name.as_any().as_borrowed());
+        found.is_some_and(|found| self.kind(found.as_borrowed()) == Kind::Function)
     }
 
     /// `UNARY_NEGATIVE` and such.

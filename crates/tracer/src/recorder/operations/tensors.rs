@@ -361,6 +361,13 @@ impl Recorder {
         {
             return found;
         }
+        if operation.is_method
+            && &*operation.name == "data_ptr"
+            && let ([tensor], None) = (args, names)
+            && let Some(address) = self.told(frame, "data_ptr", *tensor, || call.natively())
+        {
+            return address;
+        }
         if &*operation.name == "tolist"
             && let ([tensor], None) = (args, names)
             && let Some(list) = self.read_list(frame, *tensor, || call.natively())

@@ -692,9 +692,9 @@ impl State {
             }
             return Ok(());
         }
-        // One of objects from outside was read in its order.
+        // One element has no order. A set of objects from outside was read in its own.
         let is_changed = self.written.has(&(object.as_ptr() as usize, CONTENTS));
-        if self.holds_objects(object) && !is_changed {
+        if items.len() < 2 || self.holds_objects(object) && !is_changed {
             return Ok(());
         }
         Err((Reason::Identity, "the order of a set of objects".into()))

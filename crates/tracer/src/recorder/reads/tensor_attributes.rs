@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
+use stator_bytecode::Meaning;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
@@ -80,6 +81,11 @@ impl Recorder {
         } else {
             return generic::generic_get_attr(owner, name).map(Found::Value);
         }
+        if text == "_version"
+            && let Some(version) = self.told(frame, text, owner, || ops::get_attr(owner, name))
+        {
+            return version.map(Found::Value);
+        }
         if text == "grad" {
             self.settle_gradient(frame, owner);
         }
@@ -88,7 +94,7 @@ impl Recorder {
         {
             return value.map(Found::Value);
         }
-        if let Some(value) = self.gradient_state(owner, name, text) {
+        if let Some(value) = self.gradient_state(frame, owner, name, text) {
             return Ok(Found::Value(value));
         }
         if matches!(text, "is_leaf" | "grad_fn") && self.is_known_leaf(frame, owner) {
@@ -122,10 +128,28 @@ impl Recorder {
         is_computed || self.note(frame, read).is_some()
     }
 
+    /// Whether what an instruction gives is compared with `None`, and nothing else is done with it.
+    fn asks_whether_none(&self, frame: &Frame<'_>) -> bool {
+        let code = frame.code();
+        let Some(next) = code.unit(frame.unit()).and_then(|unit| code.unit(unit.next)) else {
+            return false;
+        };
+        match next.meaning() {
+            Meaning::TestNone { .. } => true,
+            Meaning::Constant(index) => {
+                let compares =
+                    code.unit(next.next).is_some_and(|it| it.meaning() == Meaning::Identity);
+                compares && code.const_at(index as usize).is_none()
+            }
+            _ => false,
+        }
+    }
+
     /// A tensor's place in a gradient's graph, where it follows from what is recorded or guarded: of a
     /// tensor that this trace made, and of one that requires no gradient.
     fn gradient_state<'py>(
         &self,
+        frame: &Frame<'py>,
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
         text: &str,
@@ -146,7 +170,9 @@ impl Recorder {
             return None;
         }
         let value = owner.getattr(name.cast::<PyString>().ok()?).ok()?;
-        let is_known = value.is_none() || value.is_instance_of::<PyBool>();
+        // That there is a node is known, too, if nobody looks at which.
+        let is_asked_for = text == "grad_fn" && self.asks_whether_none(frame);
+        let is_known = value.is_none() || value.is_instance_of::<PyBool>() || is_asked_for;
         (is_known || self.is_known_gradient(value.as_borrowed())).then_some(value)
     }
 }
