@@ -31,7 +31,7 @@ class Config:
     """Traces whose graph has fewer operations run natively. Doesn't apply under `fullgraph=True`,
     or while a log shows graphs. A trace without any operation, between two graph breaks, always
     runs natively. The default is 0, because the number of operations doesn't say whether a replay
-    pays: one module does, twenty operators in a row don't. `skip_unprofitable` knows the
+    pays: one module does, twenty slices in a row don't. `skip_unprofitable` knows the
     difference."""
 
     skip_unprofitable: bool = True

@@ -154,8 +154,10 @@ impl Entry {
             }
         }
         let operations = traced.graph.call_count();
-        let estimate = Estimate::of_trace(traced.work, operations, traced.ending.standing())
-            .with_direct(replay::direct::count(&traced.graph));
+        let mut estimate = Estimate::of_trace(traced.work, operations, traced.ending.standing());
+        if !(estimate + Estimate::of_call()).pays() {
+            estimate = estimate.with_direct(replay::direct::count(&traced.graph));
+        }
         Ok(Arc::new(Self {
             traced,
             checker,

@@ -7,18 +7,12 @@
 //!
 //! Known for Linux on x86-64 alone; elsewhere there are no such calls.
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod entering;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod laying;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod runtime;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod signature;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod wrapped;
-
 mod number;
+mod runtime;
+mod signature;
+mod wrapped;
 
 pub use self::number::Number;
 
@@ -138,19 +132,15 @@ pub enum Given {
 
 /// A call of an operator.
 #[derive(Debug)]
-pub struct Call {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    laid: laying::Call,
-}
+pub struct Call(laying::Call);
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 impl Call {
     /// A call of an operator. `None`: PyTorch's library has no such function, or it takes other arguments, or they can't
     /// be laid out. `by_type`: it is made only while the types of tensors are as they are now, since these say which
     /// operator it is.
     #[must_use]
     pub fn new(operator: &Operator, arguments: &[(Kind, Given)], by_type: bool) -> Option<Self> {
-        Some(Self { laid: laying::Call::new(operator, arguments, by_type)? })
+        laying::Call::new(operator, arguments, by_type).map(Self)
     }
 
     /// Calls it. `None`: an operand is another one than the operator takes in its place, or somebody wants to see the
@@ -164,27 +154,6 @@ impl Call {
         py: Python<'py>,
         operands: &[Borrowed<'_, 'py>],
     ) -> Option<PyResult<Object<'py>>> {
-        self.laid.run(py, operands)
-    }
-}
-
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-impl Call {
-    /// `None`: how arguments are laid out isn't known here.
-    #[must_use]
-    pub fn new(_: &Operator, _: &[(Kind, Given)], _: bool) -> Option<Self> {
-        None
-    }
-
-    /// `None`.
-    ///
-    /// # Errors
-    /// None.
-    pub fn run<'py>(
-        &self,
-        _: Python<'py>,
-        _: &[Borrowed<'_, 'py>],
-    ) -> Option<PyResult<Object<'py>>> {
-        None
+        self.0.run(py, operands)
     }
 }

@@ -8,6 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::IS_KNOWN;
 use super::entering::{Laid, enter};
 use crate::heap::libraries::Library;
 use crate::object::Object;
@@ -53,6 +54,9 @@ impl Runtime {
     }
 
     fn find() -> Option<Self> {
+        if !IS_KNOWN {
+            return None;
+        }
         let of =
             |library: Library, name: &CStr| library.symbol(name).map(<*mut c_void>::cast_const);
         // PyTorch 2.9 and 2.10 take a tensor by value: so they're given its address as well, and what is left of it.
