@@ -521,6 +521,7 @@ def test_every_error_class_has_a_message_in_the_tests(golden: Any) -> None:
     shown = {type(error) for error in map(_error_of, MISTAKES.values())}
     tested_elsewhere = {
         stator.StatorError,
+        stator.errors.AmbiguousArraysError,  # in tests/federated
         stator.errors.ApiError,
         stator.errors.BackendError,  # with the backends
         stator.DynamicDimensionError,  # in tests/dynamic

@@ -284,7 +284,7 @@ def test_programs_that_ask_whether_they_are_compiled() -> None:
 
     def function(x: Tensor) -> Tensor:
         told.append(stator.is_compiling())
-        return x + 1
+        return x[:1]
 
     stats = call(stator.compile(function, is_compiling=True), X, times=5)
     assert stats.native == 0 and told == [True] * 5

@@ -213,6 +213,20 @@ def test_operators(function: Callable[[Any, Any], Any]) -> None:
                 assert found[0] == found[1], (function, left(), right)
 
 
+@pytest.mark.parametrize("function", OPERATORS)
+def test_operators_of_a_number(function: Callable[[Any, Any], Any]) -> None:
+    """What a tensor does with a number in front of it: `1 / x` is no division."""
+    for number, right in itertools.product((2, 0.1, True, -1), LEFT):
+        compiled = api.compile(lambda x, number=number: function(number, x))
+        with stator.config.patch(skip_unprofitable=False):
+            for _ in range(3):
+                found = []
+                for way in (lambda x, number=number: function(number, x), compiled):
+                    given = (right(),)
+                    found.append(outcome(lambda way=way, given=given: way(*given), given))
+                assert found[0] == found[1], (function, number, right())
+
+
 @pytest.mark.parametrize(
     ("name", "fn"),
     [

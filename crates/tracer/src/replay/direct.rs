@@ -187,6 +187,10 @@ fn bind(
     if named.is_method && parameters.first()?.name != "self" {
         return None;
     }
+    if named.by_type && matches!(arguments.first()?, Argument::Constant(_)) {
+        // `1 / x` is `x.reciprocal() * 1`.
+        return None;
+    }
     let (positional, named_ones) = arguments.split_at(arguments.len().checked_sub(keywords.len())?);
     let mut given: SmallVec<[Option<&[Argument<'_>]>; 8]> =
         SmallVec::from_elem(None, parameters.len());
