@@ -172,6 +172,9 @@ def chosen(
             return as_torch
         if meaning == NUMPY:
             raise as_numpy
+        if isinstance(as_numpy, GraphBreakError) and not _differing(as_torch[0]):
+            # Arrays of programs can't do all that others can, and nothing in it is known to differ.
+            return as_torch
         difference: str | None = f"as NumPy code it can't be traced: {as_numpy}"
     elif meaning == NUMPY:
         return as_numpy
