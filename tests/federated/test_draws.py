@@ -265,6 +265,7 @@ def test_draws_are_told_from_what_draws_nothing() -> None:
         if callable(of) and not draws_nothing(name)
     }
     assert found == {
+        *("_sample_dirichlet", "_standard_gamma"),
         *("alpha_dropout", "bernoulli", "binomial", "cauchy", "dropout", "dropout1d", "dropout2d"),
         *("dropout3d", "exponential", "feature_alpha_dropout", "feature_dropout"),
         *("fractional_max_pool2d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d"),

@@ -211,8 +211,9 @@ def test_aten_operators() -> None:
 
 
 def test_every_name_is_its_objects() -> None:
-    from stator._program_tracing.table import _table
+    from stator._program_tracing.table import _PRIVATE, _table
 
+    private = {"torch._C._set_grad_enabled", *(f"torch.{name}" for name in _PRIVATE)}
     by_name, by_object = _table()
     assert len(by_name) > 1000
     for found, name in by_object.items():
@@ -222,11 +223,7 @@ def test_every_name_is_its_objects() -> None:
         if not callable(found):
             continue
         parts = name.split(".")
-        assert (
-            not parts[-1].startswith("_")
-            or parts[-1].endswith("__")
-            or name in ("torch._C._set_grad_enabled",)
-        ), name
+        assert not parts[-1].startswith("_") or parts[-1].endswith("__") or name in private, name
 
 
 def test_errors_name_the_line_of_the_program() -> None:
