@@ -31,7 +31,8 @@ pub(super) fn tensor(py: Python<'_>, number: Number) -> Option<Bound<'_, PyAny>>
     let tensor = make(py, number).ok().flatten()?;
     let mut made = made();
     let made = made.get_or_insert_default();
-    if made.len() < LIMIT {
+    // Another thread may have been quicker. Nothing is dropped here: that may wait for the GIL.
+    if made.len() < LIMIT && !made.contains_key(&key) {
         made.insert(key, tensor.clone().unbind());
     }
     Some(tensor)
