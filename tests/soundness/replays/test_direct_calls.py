@@ -300,7 +300,7 @@ def test_errors_in_handlers() -> None:
 
 
 def test_other_threads_get_their_turn() -> None:
-    """Operators on few elements keep the GIL, but not while somebody waits for it."""
+    """Operators release the GIL, as Python's functions for them do."""
 
     def long(x: Tensor) -> Tensor:
         for _ in range(3000):

@@ -17,10 +17,6 @@ use super::signature::Signature;
 use super::{Constant, Given, Gives, Kind, Operator, wrapped};
 use crate::heap::torch::{self, Torch};
 use crate::object::{Borrowed, Object};
-use crate::thread::Thread;
-
-/// Operators on fewer elements keep the GIL: to release it and to take it again costs as much as they do.
-const FEW: i64 = 4096;
 
 /// A call of an operator, laid out but for its operands.
 #[derive(Debug)]
@@ -257,7 +253,7 @@ impl Call {
         self.laid.words[word] = Python::attach(|py| {
             let torch = torch::get(py)?;
             let tensor = wrapped::tensor(py, number)?;
-            let place = handle(torch, tensor.as_borrowed(), &mut None);
+            let place = handle(torch, tensor.as_borrowed());
             self.wrapped.push(tensor.unbind());
             place
         })?;
@@ -288,24 +284,21 @@ impl Call {
         }
         let mut laid = self.laid;
         let mut scratch = Scratch::new();
-        let mut size = Some(0);
         for slot in &self.operands {
-            slot.put(torch, operands, &mut laid, &mut scratch, &mut size)?;
+            slot.put(torch, operands, &mut laid, &mut scratch)?;
         }
         let itself = match self.gives {
-            Gives::Itself => Some((operands[0], handle(torch, operands[0], &mut size)?)),
+            Gives::Itself => Some((operands[0], handle(torch, operands[0])?)),
             Gives::Tensor | Gives::View => None,
         };
-        let is_short = self.gives == Gives::View || size.is_some_and(|size| size < FEW);
-        let releases = !is_short || Thread::current(py).is_wanted();
         // SAFETY: the function's signature says what it takes and gives; operands were looked at.
         Some(unsafe {
             match itself {
                 Some((object, place)) => self
                     .runtime
-                    .write(py, self.function, &laid, place as *mut c_void, releases)
+                    .write(py, self.function, &laid, place as *mut c_void)
                     .map(|()| object.to_owned()),
-                None => self.runtime.call(py, self.function, &laid, releases),
+                None => self.runtime.call(py, self.function, &laid),
             }
         })
     }
@@ -330,7 +323,6 @@ impl Slot {
         operands: &[Borrowed<'_, '_>],
         laid: &mut Laid,
         scratch: &mut Scratch,
-        size: &mut Option<i64>,
     ) -> Option<()> {
         let word = usize::from(self.word);
         let operand = match &self.source {
@@ -349,9 +341,9 @@ impl Slot {
             }
         };
         laid.words[word] = match self.kind {
-            Kind::Tensor => handle(torch, operand, size)?,
+            Kind::Tensor => handle(torch, operand)?,
             Kind::OptionalTensor => {
-                let tensor = handle(torch, operand, size)?;
+                let tensor = handle(torch, operand)?;
                 // SAFETY: the address of a pointer in a live tensor's object.
                 scratch.put(&[unsafe { (tensor as *const u64).read() }, 1])?
             }
@@ -361,7 +353,7 @@ impl Slot {
                 for (index, item) in items.iter().enumerate() {
                     // SAFETY: a live item of a container that nobody changes meanwhile.
                     let item = unsafe { Borrowed::from_ptr(operand.py(), *item) };
-                    let tensor = handle(torch, item, size)?;
+                    let tensor = handle(torch, item)?;
                     // SAFETY: so many words were taken; a pointer in a live tensor's object.
                     unsafe { place.add(index).write((tensor as *const u64).read()) };
                 }
@@ -415,16 +407,10 @@ impl Slot {
 }
 
 /// The address of the `at::Tensor` in a tensor's Python object, if no code of the program's wants to see what is done to
-/// it. Its elements are counted, if those of all are known.
+/// it.
 #[inline]
-fn handle(torch: &Torch, object: Borrowed<'_, '_>, size: &mut Option<i64>) -> Option<u64> {
-    let (place, implementation) = torch.handle(object)?;
-    if let Some(elements) = size {
-        // SAFETY: the `TensorImpl` of a live tensor.
-        *size =
-            unsafe { torch.elements(implementation) }.map(|count| elements.saturating_add(count));
-    }
-    Some(place as u64)
+fn handle(torch: &Torch, object: Borrowed<'_, '_>) -> Option<u64> {
+    torch.handle(object).map(|place| place as u64)
 }
 
 /// The items of an exact tuple or list.

@@ -106,12 +106,11 @@ impl Runtime {
         py: Python<'py>,
         operator: *const c_void,
         arguments: &Laid,
-        releases: bool,
     ) -> PyResult<Object<'py>> {
         let mut result: *mut c_void = ptr::null_mut();
         let place = ptr::from_mut(&mut result).cast();
         // SAFETY: the caller's promise, and a place for a tensor.
-        let told = unsafe { self.enter(py, operator, arguments, place, releases)? };
+        let told = unsafe { self.enter(py, operator, arguments, place)? };
         // SAFETY: the operator has put a tensor there; a new reference or null comes back.
         let object = unsafe {
             self.guarded(py, self.wrap, place)
@@ -137,10 +136,9 @@ impl Runtime {
         operator: *const c_void,
         arguments: &Laid,
         written: *mut c_void,
-        releases: bool,
     ) -> PyResult<()> {
         // SAFETY: passed on to the caller.
-        unsafe { self.enter(py, operator, arguments, written, releases)? }
+        unsafe { self.enter(py, operator, arguments, written)? }
     }
 
     /// Calls an operator. The result is an error that a warning has become, behind the operator.
@@ -156,19 +154,17 @@ impl Runtime {
         operator: *const c_void,
         arguments: &Laid,
         first: *mut c_void,
-        releases: bool,
     ) -> PyResult<PyResult<()>> {
         let mut handler = WarningHandler([0; 16]);
         let handler = ptr::from_mut(&mut handler).cast::<c_void>();
         // SAFETY: a place that is large enough for a handler. It is told before it goes.
         unsafe { (self.hear_warnings)(handler) };
-        // SAFETY: the caller's promise; nothing of Python's is touched while the GIL is released.
+        // SAFETY: the caller's promise; nothing of Python's is touched while the GIL is released. It always is: autograd
+        // has locks, and takes references to Python's objects while it holds them.
         let called = unsafe {
-            let waiting = releases.then(|| ffi::PyEval_SaveThread());
+            let waiting = ffi::PyEval_SaveThread();
             let called = enter(operator, arguments, first);
-            if let Some(waiting) = waiting {
-                ffi::PyEval_RestoreThread(waiting);
-            }
+            ffi::PyEval_RestoreThread(waiting);
             called
         };
         // What was warned of before an error is told before it.

@@ -201,9 +201,9 @@ impl Torch {
     }
 
     /// Where the Python object of a plain `torch.Tensor` or `torch.nn.Parameter` keeps its `at::Tensor`, which is a pointer
-    /// to the `TensorImpl`; and that pointer.
+    /// to the `TensorImpl`.
     #[inline]
-    pub(crate) fn handle(&self, object: Borrowed<'_, '_>) -> Option<(*const u64, *const c_void)> {
+    pub(crate) fn handle(&self, object: Borrowed<'_, '_>) -> Option<*const u64> {
         // SAFETY: a live object.
         let ty = unsafe { words::type_of(object.as_ptr()) } as usize;
         if !self.exact.contains(&ty) {
@@ -212,20 +212,9 @@ impl Torch {
         let offset = self.essential?.cdata;
         // SAFETY: a tensor's object has the pointer there.
         unsafe {
-            let implementation: *const c_void = words::pointer(object.as_ptr(), offset).cast();
             let place = object.as_ptr().cast::<u8>().add(offset).cast::<u64>().cast_const();
-            (!implementation.is_null()).then_some((place, implementation))
+            (place.read() != 0).then_some(place)
         }
-    }
-
-    /// How many elements a tensor in main memory has; `None` of others, or if nobody knows.
-    ///
-    /// # Safety
-    /// `implementation` is a live `TensorImpl`.
-    #[inline]
-    pub(crate) unsafe fn elements(&self, implementation: *const c_void) -> Option<i64> {
-        // SAFETY: passed on to the caller; the offsets were verified.
-        unsafe { self.offsets.as_ref()?.elements(self.opaque_keys, implementation) }
     }
 
     fn new(py: Python<'_>, torch: &Bound<'_, PyAny>) -> PyResult<Self> {

@@ -112,13 +112,6 @@ impl<'py> Thread<'py> {
         Breaker(unsafe { shim::stator_eval_breaker(self.as_ptr()).cast() })
     }
 
-    /// Whether something waits for this thread: another one wants the GIL, or a signal has come.
-    #[inline(always)]
-    pub(crate) fn is_wanted(self) -> bool {
-        // SAFETY: the current thread's.
-        unsafe { self.eval_breaker().is_set() }
-    }
-
     /// Counts one more Python frame; `RecursionError` beyond the limit.
     #[inline(always)]
     pub(crate) fn enter_recursion(self) -> Result<()> {

@@ -78,28 +78,6 @@ impl Offsets {
         }
     }
 
-    /// The number of elements of a tensor in main memory.
-    ///
-    /// # Safety
-    /// As for [`Offsets::word`].
-    #[inline]
-    pub(in crate::heap) unsafe fn elements(
-        &self,
-        opaque_keys: u64,
-        implementation: *const c_void,
-    ) -> Option<i64> {
-        /// `c10::DeviceType::CPU`.
-        const CPU: i32 = 0;
-        // SAFETY: passed on to the caller. The key set says whether the sizes are the tensor's own.
-        unsafe {
-            let is_plain = Self::word(implementation, self.key_set) & opaque_keys == 0;
-            if !is_plain || self.kind(implementation).1 != CPU {
-                return None;
-            }
-            Some(self.dimensions(implementation).0.iter().product())
-        }
-    }
-
     /// # Safety
     /// As for [`Offsets::word`].
     pub(super) unsafe fn memory(&self, implementation: *const c_void) -> Option<Memory> {
