@@ -128,9 +128,8 @@ def row(function: NativeFunction, symbols: dict[str, str]) -> str | None:
     symbol = symbols.get(schema.name.unambiguous_name())
     if symbol is None:
         return None
-    gives = "Tensor"
-    if returned.annotation is not None:
-        gives = "Itself" if returned.annotation.is_write else "View"
+    is_written = returned.annotation is not None and returned.annotation.is_write
+    gives = "Itself" if is_written else "Tensor"
     arguments = schema.arguments
     listed: list[Argument] = []
     for one in [*arguments.positional, *arguments.kwarg_only]:

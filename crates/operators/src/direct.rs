@@ -51,10 +51,8 @@ pub enum Default {
 /// What an operator gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
-    /// A new tensor.
+    /// A tensor of its own, or a view.
     Tensor,
-    /// A view of its first argument. It looks at no element.
-    View,
     /// Its first argument, which it has written.
     Itself,
 }
@@ -87,16 +85,10 @@ pub struct Overload {
     pub parameters: &'static [Parameter],
 }
 
-/// The operators of this name.
+/// The operators of this name, and the name as a constant.
 #[must_use]
-pub fn overloads(name: &str) -> &'static [Overload] {
-    DIRECT.binary_search_by(|(known, _)| known.cmp(&name)).map_or(&[], |at| DIRECT[at].1)
-}
-
-/// The name as a constant, if there are operators of this name.
-#[must_use]
-pub fn name(name: &str) -> Option<&'static str> {
-    DIRECT.binary_search_by(|(known, _)| known.cmp(&name)).ok().map(|at| DIRECT[at].0)
+pub fn find(name: &str) -> Option<(&'static str, &'static [Overload])> {
+    DIRECT.binary_search_by(|(known, _)| known.cmp(&name)).ok().map(|at| DIRECT[at])
 }
 
 /// Whether Python's functions for operators of this name take a number for a tensor, and make one of it that doesn't

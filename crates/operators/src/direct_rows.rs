@@ -74,7 +74,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops17_addmm_activation4callERKNS_6TensorES4_S4_RKN3c106ScalarES8_b", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("mat1", K::Tensor, D::Required), p("mat2", K::Tensor, D::Required), p("beta", K::Scalar, D::Int(1)), p("alpha", K::Scalar, D::Int(1)), p("use_gelu", K::Bool, D::Bool(false))] },
     ]),
     ("_autocast_to_full_precision", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops27_autocast_to_full_precision4callERKNS_6TensorEbb", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("cuda_enabled", K::Bool, D::Required), p("cpu_enabled", K::Bool, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops27_autocast_to_full_precision4callERKNS_6TensorEbb", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("cuda_enabled", K::Bool, D::Required), p("cpu_enabled", K::Bool, D::Required)] },
     ]),
     ("_cast_Byte", &[
         Overload { name: "", symbol: c"_ZN2at4_ops10_cast_Byte4callERKNS_6TensorEb", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("non_blocking", K::Bool, D::Bool(false))] },
@@ -113,7 +113,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops27_compute_linear_combination4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("input", K::Tensor, D::Required), p("coefficients", K::Tensor, D::Required)] },
     ]),
     ("_conj", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops5_conj4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops5_conj4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("_conj_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops10_conj_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -210,7 +210,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops29_histogramdd_from_bin_tensors4callERKNS_6TensorEN3c108ArrayRefIS2_EERKSt8optionalIS2_Eb", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("bins", K::Tensors, D::Required), p("weight", K::OptionalTensor, D::Nothing), p("density", K::Bool, D::Bool(false))] },
     ]),
     ("_indices", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops8_indices4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops8_indices4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("_indices_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops13_indices_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -237,7 +237,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops13_logcumsumexp4callERKNS_6TensorEl", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required)] },
     ]),
     ("_make_dual", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops10_make_dual4callERKNS_6TensorES4_l", gives: Gives::View, positional: 3, parameters: &[p("primal", K::Tensor, D::Required), p("tangent", K::Tensor, D::Required), p("level", K::Int, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops10_make_dual4callERKNS_6TensorES4_l", gives: Gives::Tensor, positional: 3, parameters: &[p("primal", K::Tensor, D::Required), p("tangent", K::Tensor, D::Required), p("level", K::Int, D::Required)] },
     ]),
     ("_make_dual_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops15_make_dual_copy4callERKNS_6TensorES4_l", gives: Gives::Tensor, positional: 3, parameters: &[p("primal", K::Tensor, D::Required), p("tangent", K::Tensor, D::Required), p("level", K::Int, D::Required)] },
@@ -270,7 +270,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops26_mps_convolution_transpose4callERKNS_6TensorES4_N3c108ArrayRefINS5_6SymIntEEES8_S8_S8_S7_", gives: Gives::Tensor, positional: 7, parameters: &[p("self", K::Tensor, D::Required), p("weight", K::Tensor, D::Required), p("padding", K::Ints, D::Required), p("output_padding", K::Ints, D::Required), p("stride", K::Ints, D::Required), p("dilation", K::Ints, D::Required), p("groups", K::Size, D::Required)] },
     ]),
     ("_neg_view", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops9_neg_view4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops9_neg_view4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("_neg_view_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops14_neg_view_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -300,7 +300,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops19_nested_get_offsets4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("_nested_get_values", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops18_nested_get_values4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops18_nested_get_values4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("_nested_get_values_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops23_nested_get_values_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -321,13 +321,13 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops22_nested_tensor_strides4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("_nested_view_from_buffer", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops24_nested_view_from_buffer4callERKNS_6TensorES4_S4_S4_", gives: Gives::View, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("nested_size", K::Tensor, D::Required), p("nested_strides", K::Tensor, D::Required), p("offsets", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops24_nested_view_from_buffer4callERKNS_6TensorES4_S4_S4_", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("nested_size", K::Tensor, D::Required), p("nested_strides", K::Tensor, D::Required), p("offsets", K::Tensor, D::Required)] },
     ]),
     ("_nested_view_from_buffer_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops29_nested_view_from_buffer_copy4callERKNS_6TensorES4_S4_S4_", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("nested_size", K::Tensor, D::Required), p("nested_strides", K::Tensor, D::Required), p("offsets", K::Tensor, D::Required)] },
     ]),
     ("_nested_view_from_jagged", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops24_nested_view_from_jagged4callERKNS_6TensorES4_S4_RKSt8optionalIS2_ElS8_S8_", gives: Gives::View, positional: 7, parameters: &[p("self", K::Tensor, D::Required), p("offsets", K::Tensor, D::Required), p("dummy", K::Tensor, D::Required), p("lengths", K::OptionalTensor, D::Nothing), p("ragged_idx", K::Int, D::Int(1)), p("min_seqlen", K::OptionalTensor, D::Nothing), p("max_seqlen", K::OptionalTensor, D::Nothing)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops24_nested_view_from_jagged4callERKNS_6TensorES4_S4_RKSt8optionalIS2_ElS8_S8_", gives: Gives::Tensor, positional: 7, parameters: &[p("self", K::Tensor, D::Required), p("offsets", K::Tensor, D::Required), p("dummy", K::Tensor, D::Required), p("lengths", K::OptionalTensor, D::Nothing), p("ragged_idx", K::Int, D::Int(1)), p("min_seqlen", K::OptionalTensor, D::Nothing), p("max_seqlen", K::OptionalTensor, D::Nothing)] },
     ]),
     ("_nested_view_from_jagged_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops29_nested_view_from_jagged_copy4callERKNS_6TensorES4_S4_RKSt8optionalIS2_ElS8_S8_", gives: Gives::Tensor, positional: 7, parameters: &[p("self", K::Tensor, D::Required), p("offsets", K::Tensor, D::Required), p("dummy", K::Tensor, D::Required), p("lengths", K::OptionalTensor, D::Nothing), p("ragged_idx", K::Int, D::Int(1)), p("min_seqlen", K::OptionalTensor, D::Nothing), p("max_seqlen", K::OptionalTensor, D::Nothing)] },
@@ -390,7 +390,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops13_sparse_addmm4callERKNS_6TensorES4_S4_RKN3c106ScalarES8_", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("mat1", K::Tensor, D::Required), p("mat2", K::Tensor, D::Required), p("beta", K::Scalar, D::Int(1)), p("alpha", K::Scalar, D::Int(1))] },
     ]),
     ("_sparse_broadcast_to", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops20_sparse_broadcast_to4callERKNS_6TensorEN3c108ArrayRefIlEE", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops20_sparse_broadcast_to4callERKNS_6TensorEN3c108ArrayRefIlEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required)] },
     ]),
     ("_sparse_broadcast_to_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops25_sparse_broadcast_to_copy4callERKNS_6TensorEN3c108ArrayRefIlEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required)] },
@@ -456,7 +456,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "ntonly", symbol: c"_ZN2at4_ops39_test_autograd_multiple_dispatch_ntonly4callERKNS_6TensorEb", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("b", K::Bool, D::Required)] },
     ]),
     ("_test_autograd_multiple_dispatch_view", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops37_test_autograd_multiple_dispatch_view4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops37_test_autograd_multiple_dispatch_view4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("_test_autograd_multiple_dispatch_view_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops42_test_autograd_multiple_dispatch_view_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -528,7 +528,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops25_upsample_nearest_exact3d4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEESt8optionalIdESA_SA_", gives: Gives::Tensor, positional: 5, parameters: &[p("self", K::Tensor, D::Required), s("output_size", K::Ints, 3, D::Required), p("scales_d", K::OptionalFloat, D::Nothing), p("scales_h", K::OptionalFloat, D::Nothing), p("scales_w", K::OptionalFloat, D::Nothing)] },
     ]),
     ("_values", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops7_values4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops7_values4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("_values_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops12_values_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -632,7 +632,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops5addr_4callERNS_6TensorERKS2_S5_RKN3c106ScalarES9_", gives: Gives::Itself, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("vec1", K::Tensor, D::Required), p("vec2", K::Tensor, D::Required), p("beta", K::Scalar, D::Int(1)), p("alpha", K::Scalar, D::Int(1))] },
     ]),
     ("adjoint", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops7adjoint4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops7adjoint4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("affine_grid_generator", &[
         Overload { name: "", symbol: c"_ZN2at4_ops21affine_grid_generator4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEEb", gives: Gives::Tensor, positional: 3, parameters: &[p("theta", K::Tensor, D::Required), p("size", K::Ints, D::Required), p("align_corners", K::Bool, D::Required)] },
@@ -724,7 +724,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops8argwhere4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("as_strided", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops10as_strided4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEES8_St8optionalIS7_E", gives: Gives::View, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required), p("stride", K::Ints, D::Required), p("storage_offset", K::OptionalSize, D::Nothing)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops10as_strided4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEES8_St8optionalIS7_E", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required), p("stride", K::Ints, D::Required), p("storage_offset", K::OptionalSize, D::Nothing)] },
     ]),
     ("as_strided_", &[
         Overload { name: "", symbol: c"_ZN2at4_ops11as_strided_4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEES8_St8optionalIS7_E", gives: Gives::Itself, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required), p("stride", K::Ints, D::Required), p("storage_offset", K::OptionalSize, D::Nothing)] },
@@ -863,7 +863,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops3bmm4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("mat2", K::Tensor, D::Required)] },
     ]),
     ("broadcast_to", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops12broadcast_to4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops12broadcast_to4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required)] },
     ]),
     ("bucketize", &[
         Overload { name: "Tensor", symbol: c"_ZN2at4_ops16bucketize_Tensor4callERKNS_6TensorES4_bb", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("boundaries", K::Tensor, D::Required), p("out_int32", K::Bool, D::Bool(false)), p("right", K::Bool, D::Bool(false))] },
@@ -875,7 +875,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops3cat4callERKN3c108IListRefINS_6TensorEEEl", gives: Gives::Tensor, positional: 2, parameters: &[p("tensors", K::TensorList, D::Required), p("dim", K::Int, D::Int(0))] },
     ]),
     ("ccol_indices", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops12ccol_indices4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops12ccol_indices4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("ccol_indices_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops17ccol_indices_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -949,13 +949,13 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops5clone4callERKNS_6TensorESt8optionalIN3c1012MemoryFormatEE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required), p("memory_format", K::OptionalCode, D::Nothing)] },
     ]),
     ("coalesce", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops8coalesce4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops8coalesce4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("col2im", &[
         Overload { name: "", symbol: c"_ZN2at4_ops6col2im4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEENS6_IlEES9_S9_S9_", gives: Gives::Tensor, positional: 6, parameters: &[p("self", K::Tensor, D::Required), s("output_size", K::Ints, 2, D::Required), s("kernel_size", K::Ints, 2, D::Required), s("dilation", K::Ints, 2, D::Required), s("padding", K::Ints, 2, D::Required), s("stride", K::Ints, 2, D::Required)] },
     ]),
     ("col_indices", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops11col_indices4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops11col_indices4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("col_indices_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops16col_indices_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -976,7 +976,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops11concatenate4callEN3c108ArrayRefINS_6TensorEEEl", gives: Gives::Tensor, positional: 2, parameters: &[p("tensors", K::Tensors, D::Required), p("dim", K::Int, D::Int(0))] },
     ]),
     ("conj", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops4conj4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops4conj4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("conj_physical", &[
         Overload { name: "", symbol: c"_ZN2at4_ops13conj_physical4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -1060,7 +1060,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops18cross_entropy_loss4callERKNS_6TensorES4_RKSt8optionalIS2_ElN3c106SymIntEd", gives: Gives::Tensor, positional: 6, parameters: &[p("self", K::Tensor, D::Required), p("target", K::Tensor, D::Required), p("weight", K::OptionalTensor, D::Nothing), p("reduction", K::Int, D::Int(1)), p("ignore_index", K::Size, D::Int(-100)), p("label_smoothing", K::Float, D::Float(0.0))] },
     ]),
     ("crow_indices", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops12crow_indices4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops12crow_indices4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("crow_indices_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops17crow_indices_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -1131,7 +1131,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops8diagflat4callERKNS_6TensorEl", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("offset", K::Int, D::Int(0))] },
     ]),
     ("diagonal", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops8diagonal4callERKNS_6TensorElll", gives: Gives::View, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("offset", K::Int, D::Int(0)), p("dim1", K::Int, D::Int(0)), p("dim2", K::Int, D::Int(1))] },
+        Overload { name: "", symbol: c"_ZN2at4_ops8diagonal4callERKNS_6TensorElll", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("offset", K::Int, D::Int(0)), p("dim1", K::Int, D::Int(0)), p("dim2", K::Int, D::Int(1))] },
     ]),
     ("diagonal_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops13diagonal_copy4callERKNS_6TensorElll", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("offset", K::Int, D::Int(0)), p("dim1", K::Int, D::Int(0)), p("dim2", K::Int, D::Int(1))] },
@@ -1230,10 +1230,10 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops4exp_4callERNS_6TensorE", gives: Gives::Itself, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("expand", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops6expand4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEEb", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required), p("implicit", K::Bool, D::Bool(false))] },
+        Overload { name: "", symbol: c"_ZN2at4_ops6expand4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEEb", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required), p("implicit", K::Bool, D::Bool(false))] },
     ]),
     ("expand_as", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops9expand_as4callERKNS_6TensorES4_", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops9expand_as4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
     ]),
     ("expand_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops11expand_copy4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEEb", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required), p("implicit", K::Bool, D::Bool(false))] },
@@ -1306,7 +1306,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops4fix_4callERNS_6TensorE", gives: Gives::Itself, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("flatten", &[
-        Overload { name: "using_ints", symbol: c"_ZN2at4_ops18flatten_using_ints4callERKNS_6TensorEll", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("start_dim", K::Int, D::Int(0)), p("end_dim", K::Int, D::Int(-1))] },
+        Overload { name: "using_ints", symbol: c"_ZN2at4_ops18flatten_using_ints4callERKNS_6TensorEll", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("start_dim", K::Int, D::Int(0)), p("end_dim", K::Int, D::Int(-1))] },
     ]),
     ("flatten_dense_tensors", &[
         Overload { name: "", symbol: c"_ZN2at4_ops21flatten_dense_tensors4callEN3c108ArrayRefINS_6TensorEEE", gives: Gives::Tensor, positional: 1, parameters: &[p("tensors", K::Tensors, D::Required)] },
@@ -1506,7 +1506,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops6im2col4callERKNS_6TensorEN3c108ArrayRefIlEES7_S7_S7_", gives: Gives::Tensor, positional: 5, parameters: &[p("self", K::Tensor, D::Required), s("kernel_size", K::Ints, 2, D::Required), s("dilation", K::Ints, 2, D::Required), s("padding", K::Ints, 2, D::Required), s("stride", K::Ints, 2, D::Required)] },
     ]),
     ("imag", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops4imag4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops4imag4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("index_add", &[
         Overload { name: "", symbol: c"_ZN2at4_ops9index_add4callERKNS_6TensorElS4_S4_RKN3c106ScalarE", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("index", K::Tensor, D::Required), p("source", K::Tensor, D::Required), p("alpha", K::Scalar, D::Int(1))] },
@@ -1538,7 +1538,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops12index_select4callERKNS_6TensorElS4_", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("index", K::Tensor, D::Required)] },
     ]),
     ("indices", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops7indices4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops7indices4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("indices_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops12indices_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -1668,7 +1668,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops10linalg_det4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("A", K::Tensor, D::Required)] },
     ]),
     ("linalg_diagonal", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops15linalg_diagonal4callERKNS_6TensorElll", gives: Gives::View, positional: 1, parameters: &[p("A", K::Tensor, D::Required), p("offset", K::Int, D::Int(0)), p("dim1", K::Int, D::Int(-2)), p("dim2", K::Int, D::Int(-1))] },
+        Overload { name: "", symbol: c"_ZN2at4_ops15linalg_diagonal4callERKNS_6TensorElll", gives: Gives::Tensor, positional: 1, parameters: &[p("A", K::Tensor, D::Required), p("offset", K::Int, D::Int(0)), p("dim1", K::Int, D::Int(-2)), p("dim2", K::Int, D::Int(-1))] },
     ]),
     ("linalg_eigvals", &[
         Overload { name: "", symbol: c"_ZN2at4_ops14linalg_eigvals4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -1831,10 +1831,10 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops8lu_solve4callERKNS_6TensorES4_S4_", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("LU_data", K::Tensor, D::Required), p("LU_pivots", K::Tensor, D::Required)] },
     ]),
     ("mH", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops2mH4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops2mH4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("mT", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops2mT4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops2mT4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("margin_ranking_loss", &[
         Overload { name: "", symbol: c"_ZN2at4_ops19margin_ranking_loss4callERKNS_6TensorES4_S4_dl", gives: Gives::Tensor, positional: 5, parameters: &[p("input1", K::Tensor, D::Required), p("input2", K::Tensor, D::Required), p("target", K::Tensor, D::Required), p("margin", K::Float, D::Float(0.0)), p("reduction", K::Int, D::Int(1))] },
@@ -1947,12 +1947,12 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops2mm4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("mat2", K::Tensor, D::Required)] },
     ]),
     ("moveaxis", &[
-        Overload { name: "intlist", symbol: c"_ZN2at4_ops16moveaxis_intlist4callERKNS_6TensorEN3c108ArrayRefIlEES7_", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("source", K::Ints, D::Required), p("destination", K::Ints, D::Required)] },
-        Overload { name: "int", symbol: c"_ZN2at4_ops12moveaxis_int4callERKNS_6TensorEll", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("source", K::Int, D::Required), p("destination", K::Int, D::Required)] },
+        Overload { name: "intlist", symbol: c"_ZN2at4_ops16moveaxis_intlist4callERKNS_6TensorEN3c108ArrayRefIlEES7_", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("source", K::Ints, D::Required), p("destination", K::Ints, D::Required)] },
+        Overload { name: "int", symbol: c"_ZN2at4_ops12moveaxis_int4callERKNS_6TensorEll", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("source", K::Int, D::Required), p("destination", K::Int, D::Required)] },
     ]),
     ("movedim", &[
-        Overload { name: "intlist", symbol: c"_ZN2at4_ops15movedim_intlist4callERKNS_6TensorEN3c108ArrayRefIlEES7_", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("source", K::Ints, D::Required), p("destination", K::Ints, D::Required)] },
-        Overload { name: "int", symbol: c"_ZN2at4_ops11movedim_int4callERKNS_6TensorEll", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("source", K::Int, D::Required), p("destination", K::Int, D::Required)] },
+        Overload { name: "intlist", symbol: c"_ZN2at4_ops15movedim_intlist4callERKNS_6TensorEN3c108ArrayRefIlEES7_", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("source", K::Ints, D::Required), p("destination", K::Ints, D::Required)] },
+        Overload { name: "int", symbol: c"_ZN2at4_ops11movedim_int4callERKNS_6TensorEll", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("source", K::Int, D::Required), p("destination", K::Int, D::Required)] },
     ]),
     ("mse_loss", &[
         Overload { name: "", symbol: c"_ZN2at4_ops8mse_loss4callERKNS_6TensorES4_l", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("target", K::Tensor, D::Required), p("reduction", K::Int, D::Int(1))] },
@@ -2011,8 +2011,8 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops6nansum4callERKNS_6TensorEN3c1016OptionalArrayRefIlEEbSt8optionalINS5_10ScalarTypeEE", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), s("dim", K::OptionalInts, 1, D::Nothing), p("keepdim", K::Bool, D::Bool(false)), p("dtype", K::OptionalCode, D::Nothing)] },
     ]),
     ("narrow", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops6narrow4callERKNS_6TensorElN3c106SymIntES6_", gives: Gives::View, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("start", K::Size, D::Required), p("length", K::Size, D::Required)] },
-        Overload { name: "Tensor", symbol: c"_ZN2at4_ops13narrow_Tensor4callERKNS_6TensorElS4_N3c106SymIntE", gives: Gives::View, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("start", K::Tensor, D::Required), p("length", K::Size, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops6narrow4callERKNS_6TensorElN3c106SymIntES6_", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("start", K::Size, D::Required), p("length", K::Size, D::Required)] },
+        Overload { name: "Tensor", symbol: c"_ZN2at4_ops13narrow_Tensor4callERKNS_6TensorElS4_N3c106SymIntE", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("start", K::Tensor, D::Required), p("length", K::Size, D::Required)] },
     ]),
     ("narrow_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops11narrow_copy4callERKNS_6TensorElN3c106SymIntES6_", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("start", K::Size, D::Required), p("length", K::Size, D::Required)] },
@@ -2109,7 +2109,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops5pdist4callERKNS_6TensorEd", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("p", K::Float, D::Float(2.0))] },
     ]),
     ("permute", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops7permute4callERKNS_6TensorEN3c108ArrayRefIlEE", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dims", K::Ints, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops7permute4callERKNS_6TensorEN3c108ArrayRefIlEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dims", K::Ints, D::Required)] },
     ]),
     ("permute_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops12permute_copy4callERKNS_6TensorEN3c108ArrayRefIlEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dims", K::Ints, D::Required)] },
@@ -2133,7 +2133,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops10polygamma_4callERNS_6TensorEl", gives: Gives::Itself, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("n", K::Int, D::Required)] },
     ]),
     ("positive", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops8positive4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops8positive4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("pow", &[
         Overload { name: "Tensor_Tensor", symbol: c"_ZN2at4_ops17pow_Tensor_Tensor4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("exponent", K::Tensor, D::Required)] },
@@ -2194,10 +2194,10 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops8rad2deg_4callERNS_6TensorE", gives: Gives::Itself, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("ravel", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops5ravel4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops5ravel4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("real", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops4real4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops4real4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("reciprocal", &[
         Overload { name: "", symbol: c"_ZN2at4_ops10reciprocal4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -2258,10 +2258,10 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops17replication_pad3d4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), s("padding", K::Ints, 6, D::Required)] },
     ]),
     ("reshape", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops7reshape4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("shape", K::Ints, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops7reshape4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("shape", K::Ints, D::Required)] },
     ]),
     ("reshape_as", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops10reshape_as4callERKNS_6TensorES4_", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops10reshape_as4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
     ]),
     ("resize_as_", &[
         Overload { name: "", symbol: c"_ZN2at4_ops10resize_as_4callERKNS_6TensorES4_St8optionalIN3c1012MemoryFormatEE", gives: Gives::Itself, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("the_template", K::Tensor, D::Required), p("memory_format", K::OptionalCode, D::Nothing)] },
@@ -2270,10 +2270,10 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops17resize_as_sparse_4callERKNS_6TensorES4_", gives: Gives::Itself, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("the_template", K::Tensor, D::Required)] },
     ]),
     ("resolve_conj", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops12resolve_conj4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops12resolve_conj4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("resolve_neg", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops11resolve_neg4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops11resolve_neg4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("rms_norm", &[
         Overload { name: "", symbol: c"_ZN2at4_ops8rms_norm4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEERKSt8optionalIS2_ES9_IdE", gives: Gives::Tensor, positional: 4, parameters: &[p("input", K::Tensor, D::Required), p("normalized_shape", K::Ints, D::Required), p("weight", K::OptionalTensor, D::Nothing), p("eps", K::OptionalFloat, D::Nothing)] },
@@ -2299,7 +2299,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "decimals", symbol: c"_ZN2at4_ops15round__decimals4callERNS_6TensorEl", gives: Gives::Itself, positional: 1, parameters: &[p("self", K::Tensor, D::Required), p("decimals", K::Int, D::Required)] },
     ]),
     ("row_indices", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops11row_indices4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops11row_indices4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("row_indices_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops16row_indices_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -2348,7 +2348,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops14segment_reduce4callERKNS_6TensorESt17basic_string_viewIcSt11char_traitsIcEERKSt8optionalIS2_ESC_SC_lbRKS9_IN3c106ScalarEE", gives: Gives::Tensor, positional: 2, parameters: &[p("data", K::Tensor, D::Required), p("reduce", K::Text, D::Required), p("lengths", K::OptionalTensor, D::Nothing), p("indices", K::OptionalTensor, D::Nothing), p("offsets", K::OptionalTensor, D::Nothing), p("axis", K::Int, D::Int(0)), p("unsafe", K::Bool, D::Bool(false)), p("initial", K::OptionalScalar, D::Nothing)] },
     ]),
     ("select", &[
-        Overload { name: "int", symbol: c"_ZN2at4_ops10select_int4callERKNS_6TensorElN3c106SymIntE", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("index", K::Size, D::Required)] },
+        Overload { name: "int", symbol: c"_ZN2at4_ops10select_int4callERKNS_6TensorElN3c106SymIntE", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("index", K::Size, D::Required)] },
     ]),
     ("select_copy", &[
         Overload { name: "int", symbol: c"_ZN2at4_ops15select_copy_int4callERKNS_6TensorElN3c106SymIntE", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("index", K::Size, D::Required)] },
@@ -2411,7 +2411,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "Tensor", symbol: c"_ZN2at4_ops17slice_copy_Tensor4callERKNS_6TensorElSt8optionalIN3c106SymIntEES8_S7_", gives: Gives::Tensor, positional: 5, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Int(0)), p("start", K::OptionalSize, D::Nothing), p("end", K::OptionalSize, D::Nothing), p("step", K::Size, D::Int(1))] },
     ]),
     ("slice_inverse", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops13slice_inverse4callERKNS_6TensorES4_lSt8optionalIN3c106SymIntEES8_S7_", gives: Gives::View, positional: 6, parameters: &[p("self", K::Tensor, D::Required), p("src", K::Tensor, D::Required), p("dim", K::Int, D::Int(0)), p("start", K::OptionalSize, D::Nothing), p("end", K::OptionalSize, D::Nothing), p("step", K::Size, D::Int(1))] },
+        Overload { name: "", symbol: c"_ZN2at4_ops13slice_inverse4callERKNS_6TensorES4_lSt8optionalIN3c106SymIntEES8_S7_", gives: Gives::Tensor, positional: 6, parameters: &[p("self", K::Tensor, D::Required), p("src", K::Tensor, D::Required), p("dim", K::Int, D::Int(0)), p("start", K::OptionalSize, D::Nothing), p("end", K::OptionalSize, D::Nothing), p("step", K::Size, D::Int(1))] },
     ]),
     ("slice_scatter", &[
         Overload { name: "", symbol: c"_ZN2at4_ops13slice_scatter4callERKNS_6TensorES4_lSt8optionalIN3c106SymIntEES8_S7_", gives: Gives::Tensor, positional: 6, parameters: &[p("self", K::Tensor, D::Required), p("src", K::Tensor, D::Required), p("dim", K::Int, D::Int(0)), p("start", K::OptionalSize, D::Nothing), p("end", K::OptionalSize, D::Nothing), p("step", K::Size, D::Int(1))] },
@@ -2654,9 +2654,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops7square_4callERNS_6TensorE", gives: Gives::Itself, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("squeeze", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops7squeeze4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
-        Overload { name: "dim", symbol: c"_ZN2at4_ops11squeeze_dim4callERKNS_6TensorEl", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required)] },
-        Overload { name: "dims", symbol: c"_ZN2at4_ops12squeeze_dims4callERKNS_6TensorEN3c108ArrayRefIlEE", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Ints, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops7squeeze4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "dim", symbol: c"_ZN2at4_ops11squeeze_dim4callERKNS_6TensorEl", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required)] },
+        Overload { name: "dims", symbol: c"_ZN2at4_ops12squeeze_dims4callERKNS_6TensorEN3c108ArrayRefIlEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Ints, D::Required)] },
     ]),
     ("squeeze_", &[
         Overload { name: "", symbol: c"_ZN2at4_ops8squeeze_4callERNS_6TensorE", gives: Gives::Itself, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -2707,19 +2707,19 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops11sum_to_size4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required)] },
     ]),
     ("swapaxes", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops8swapaxes4callERKNS_6TensorEll", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("axis0", K::Int, D::Required), p("axis1", K::Int, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops8swapaxes4callERKNS_6TensorEll", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("axis0", K::Int, D::Required), p("axis1", K::Int, D::Required)] },
     ]),
     ("swapaxes_", &[
         Overload { name: "", symbol: c"_ZN2at4_ops9swapaxes_4callERNS_6TensorEll", gives: Gives::Itself, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("axis0", K::Int, D::Required), p("axis1", K::Int, D::Required)] },
     ]),
     ("swapdims", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops8swapdims4callERKNS_6TensorEll", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim0", K::Int, D::Required), p("dim1", K::Int, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops8swapdims4callERKNS_6TensorEll", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim0", K::Int, D::Required), p("dim1", K::Int, D::Required)] },
     ]),
     ("swapdims_", &[
         Overload { name: "", symbol: c"_ZN2at4_ops9swapdims_4callERNS_6TensorEll", gives: Gives::Itself, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim0", K::Int, D::Required), p("dim1", K::Int, D::Required)] },
     ]),
     ("t", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops1t4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops1t4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("t_", &[
         Overload { name: "", symbol: c"_ZN2at4_ops2t_4callERNS_6TensorE", gives: Gives::Itself, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -2788,7 +2788,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops5trace4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("transpose", &[
-        Overload { name: "int", symbol: c"_ZN2at4_ops13transpose_int4callERKNS_6TensorEll", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim0", K::Int, D::Required), p("dim1", K::Int, D::Required)] },
+        Overload { name: "int", symbol: c"_ZN2at4_ops13transpose_int4callERKNS_6TensorEll", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim0", K::Int, D::Required), p("dim1", K::Int, D::Required)] },
     ]),
     ("transpose_", &[
         Overload { name: "", symbol: c"_ZN2at4_ops10transpose_4callERNS_6TensorEll", gives: Gives::Itself, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim0", K::Int, D::Required), p("dim1", K::Int, D::Required)] },
@@ -2837,16 +2837,16 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops7type_as4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
     ]),
     ("unflatten", &[
-        Overload { name: "int", symbol: c"_ZN2at4_ops13unflatten_int4callERKNS_6TensorElN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::View, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("sizes", K::Ints, D::Required)] },
+        Overload { name: "int", symbol: c"_ZN2at4_ops13unflatten_int4callERKNS_6TensorElN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("sizes", K::Ints, D::Required)] },
     ]),
     ("unfold", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops6unfold4callERKNS_6TensorElll", gives: Gives::View, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("dimension", K::Int, D::Required), p("size", K::Int, D::Required), p("step", K::Int, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops6unfold4callERKNS_6TensorElll", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("dimension", K::Int, D::Required), p("size", K::Int, D::Required), p("step", K::Int, D::Required)] },
     ]),
     ("unfold_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops11unfold_copy4callERKNS_6TensorElll", gives: Gives::Tensor, positional: 4, parameters: &[p("self", K::Tensor, D::Required), p("dimension", K::Int, D::Required), p("size", K::Int, D::Required), p("step", K::Int, D::Required)] },
     ]),
     ("unsqueeze", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops9unsqueeze4callERKNS_6TensorEl", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops9unsqueeze4callERKNS_6TensorEl", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required)] },
     ]),
     ("unsqueeze_", &[
         Overload { name: "", symbol: c"_ZN2at4_ops10unsqueeze_4callERNS_6TensorEl", gives: Gives::Itself, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required)] },
@@ -2876,7 +2876,7 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops20upsample_trilinear3d4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEEbSt8optionalIdESA_SA_", gives: Gives::Tensor, positional: 6, parameters: &[p("self", K::Tensor, D::Required), s("output_size", K::Ints, 3, D::Required), p("align_corners", K::Bool, D::Required), p("scales_d", K::OptionalFloat, D::Nothing), p("scales_h", K::OptionalFloat, D::Nothing), p("scales_w", K::OptionalFloat, D::Nothing)] },
     ]),
     ("values", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops6values4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops6values4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("values_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops11values_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -2893,19 +2893,19 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "", symbol: c"_ZN2at4_ops4vdot4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
     ]),
     ("view", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops4view4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops4view4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("size", K::Ints, D::Required)] },
     ]),
     ("view_as", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops7view_as4callERKNS_6TensorES4_", gives: Gives::View, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops7view_as4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
     ]),
     ("view_as_complex", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops15view_as_complex4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops15view_as_complex4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("view_as_complex_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops20view_as_complex_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("view_as_real", &[
-        Overload { name: "", symbol: c"_ZN2at4_ops12view_as_real4callERKNS_6TensorE", gives: Gives::View, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+        Overload { name: "", symbol: c"_ZN2at4_ops12view_as_real4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("view_as_real_copy", &[
         Overload { name: "", symbol: c"_ZN2at4_ops17view_as_real_copy4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },

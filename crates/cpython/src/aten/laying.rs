@@ -289,7 +289,7 @@ impl Call {
         }
         let itself = match self.gives {
             Gives::Itself => Some((operands[0], handle(torch, operands[0])?)),
-            Gives::Tensor | Gives::View => None,
+            Gives::Tensor => None,
         };
         // SAFETY: the function's signature says what it takes and gives; operands were looked at.
         Some(unsafe {
@@ -328,16 +328,11 @@ impl Slot {
         let operand = match &self.source {
             Source::Operand(operand) => operands[usize::from(*operand)],
             Source::Ints(items) => {
-                let place = scratch.take(items.len())?;
-                for (index, item) in items.iter().enumerate() {
-                    let value = match item {
-                        Ok(value) => *value,
-                        Err(operand) => int(operands[*operand])?,
-                    };
-                    // SAFETY: so many words were taken.
-                    unsafe { place.add(index).write(value as u64) };
-                }
-                return self.array(laid, word, place as u64, items.len());
+                let value = |item: &Result<i64, usize>| match item {
+                    Ok(value) => Some(*value),
+                    Err(operand) => int(operands[*operand]),
+                };
+                return self.array(laid, scratch, items.iter().map(value));
             }
         };
         laid.words[word] = match self.kind {
@@ -374,16 +369,9 @@ impl Slot {
             Kind::Size => scratch.put(&[int(operand)? as u64])?,
             Kind::OptionalSize => scratch.put(&[int(operand)? as u64, 1])?,
             Kind::Ints | Kind::OptionalInts => {
-                let items = items(&operand)?;
-                let place = scratch.take(items.len())?;
-                for (index, item) in items.iter().enumerate() {
-                    // SAFETY: a live item of a container that nobody changes meanwhile.
-                    let item = unsafe { Borrowed::from_ptr(operand.py(), *item) };
-                    let value = int(item)?;
-                    // SAFETY: so many words were taken.
-                    unsafe { place.add(index).write(value as u64) };
-                }
-                return self.array(laid, word, place as u64, items.len());
+                // SAFETY: live items of a container that nobody changes meanwhile.
+                let value = |item: &_| int(unsafe { Borrowed::from_ptr(operand.py(), *item) });
+                return self.array(laid, scratch, items(&operand)?.iter().map(value));
             }
             Kind::Scalar => scratch.put(&scalar(Number::of(operand)?))?,
             Kind::Float => {
@@ -396,8 +384,21 @@ impl Slot {
         Some(())
     }
 
-    fn array(&self, laid: &mut Laid, word: usize, place: u64, count: usize) -> Option<()> {
-        laid.words[word] = place;
+    /// Puts integers in a row, and where they are and how many.
+    #[inline]
+    fn array(
+        &self,
+        laid: &mut Laid,
+        scratch: &mut Scratch,
+        values: impl ExactSizeIterator<Item = Option<i64>>,
+    ) -> Option<()> {
+        let (word, count) = (usize::from(self.word), values.len());
+        let place = scratch.take(count)?;
+        for (index, value) in values.enumerate() {
+            // SAFETY: so many words were taken.
+            unsafe { place.add(index).write(value? as u64) };
+        }
+        laid.words[word] = place as u64;
         laid.words[word + 1] = count as u64;
         if self.kind == Kind::OptionalInts {
             laid.words[word + 2] = 1;

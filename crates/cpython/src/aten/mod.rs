@@ -69,10 +69,8 @@ pub enum Kind {
 /// What an operator gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
-    /// A new tensor.
+    /// A tensor of its own, or a view.
     Tensor,
-    /// A view of its first argument. It looks at no element.
-    View,
     /// Its first argument, which it has written.
     Itself,
 }

@@ -49,7 +49,7 @@ pub fn count(graph: &Graph) -> usize {
         Target::Function { name, .. } | Target::Method { name, .. } => {
             let name = graph.text(name);
             let name = name.rsplit_once('.').map_or(name, |(_, last)| last);
-            direct::name(name).is_some()
+            direct::find(name).is_some()
         }
         _ => false,
     };
@@ -148,7 +148,8 @@ pub(super) fn of(
 ) -> Option<aten::Call> {
     let mut found: Option<(Fit, &Overload, Bound)> = None;
     let mut is_double = false;
-    for overload in direct::overloads(&named.name) {
+    let (name, overloads) = direct::find(&named.name)?;
+    for overload in overloads {
         if direct::takes_numbers(&named.name) && overload.name.starts_with("Scalar") {
             // Python's functions make tensors of numbers rather than to call these.
             continue;
@@ -162,12 +163,11 @@ pub(super) fn of(
     }
     let (_, overload, bound) = found.filter(|_| !is_double)?;
     let operator = aten::Operator {
-        name: direct::name(&named.name)?,
+        name,
         overload: overload.name,
         symbol: overload.symbol,
         gives: match overload.gives {
             direct::Gives::Tensor => aten::Gives::Tensor,
-            direct::Gives::View => aten::Gives::View,
             direct::Gives::Itself => aten::Gives::Itself,
         },
     };
