@@ -76,8 +76,11 @@ impl Liveness {
         let mut back = Vec::new();
         for (at, (instruction, handler)) in instructions.iter().zip(handlers).enumerate() {
             let step = step(version, instruction, at, nowhere, handler);
-            let leads_back = step.ways.iter().map(|to| *to as usize).filter(|to| *to <= at);
-            back.extend(leads_back.map(|to| (at, to)));
+            for to in step.ways {
+                if to as usize <= at {
+                    back.push((at, to as usize));
+                }
+            }
             steps.push(step);
         }
         let empty = vec![0; locals.div_ceil(BITS).max(1) * (count + 1)];

@@ -1,4 +1,4 @@
-"""`inspect.signature`, which the recorder evaluates once for each function of a trace."""
+"""`inspect.signature`, of which the recorder reads what it is made of, once for each function of a trace."""
 
 from __future__ import annotations
 
@@ -131,6 +131,82 @@ def test_function_replaced() -> Steps:
     )
     yield None
     inspect._signature_from_callable = own  # type: ignore[attr-defined]
+    yield None
+
+
+def swapped(obj: Any, *rest: Any, **options: Any) -> Any:
+    return OWN["unwrap"](other if obj is Layer.run else obj, *rest, **options)
+
+
+def unannotated(obj: Any, **options: Any) -> dict[str, Any]:
+    return {}
+
+
+def unbound(sig: inspect.Signature) -> inspect.Signature:
+    return sig
+
+
+def single(cls: Any, function: Any, *rest: Any, **options: Any) -> Any:
+    return OWN["_signature_from_function"](cls, other, *rest, **options)
+
+
+REPLACED: dict[str, Any] = {
+    "unwrap": swapped,
+    "get_annotations": unannotated,
+    "_signature_bound_method": unbound,
+    "_signature_from_function": single,
+}
+OWN = {name: getattr(inspect, name) for name in REPLACED}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_part_replaced(name: str) -> None:
+    @right_after
+    def test_function() -> Steps:
+        items = layers()
+        yield (lambda x: run(items, x)), (X,)
+        setattr(inspect, name, REPLACED[name])
+        yield None
+        setattr(inspect, name, OWN[name])
+        yield None
+
+    test_function()
+
+
+@right_after
+def test_constructor_replaced() -> Steps:
+    items = layers()
+    own = inspect.Parameter.__init__
+
+    def init(self: Any, name: str, kind: Any, **options: Any) -> None:
+        own(self, f"{name}_", kind, **options)
+
+    yield (lambda x: run(items, x)), (X,)
+    inspect.Parameter.__init__ = init  # type: ignore[method-assign]
+    yield None
+    inspect.Parameter.__init__ = own  # type: ignore[method-assign]
+    yield None
+
+
+@right_after
+def test_defaults_of_any_kind() -> Steps:
+    options, table = [1.0, 2.0], {"a": torch.ones(3)}
+
+    def plain(x: Tensor, options: Any = options, *, table: Any = table, of: Any = Layer) -> Tensor:
+        return x
+
+    def fn(x: Tensor) -> Any:
+        found = inspect.signature(plain).parameters
+        again = inspect.signature(plain).parameters
+        x = x * found["options"].default[1] + again["table"].default["a"]
+        return x, found["of"].default(2.0).factor, found["options"].default is options
+
+    yield fn, (X,)
+    options[1] = 7.0
+    yield None
+    table["a"] = torch.zeros(3)
+    yield None
+    plain.__kwdefaults__["of"] = lambda factor: Layer(factor * 2)  # type: ignore[index]
     yield None
 
 

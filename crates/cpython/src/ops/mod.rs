@@ -4,6 +4,7 @@
 //! that fails leaves the exception set and returns [`Raised`](crate::Raised).
 
 use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -81,6 +82,27 @@ struct Refusal {
 #[inline]
 pub fn executed() -> u64 {
     EXECUTED.get()
+}
+
+/// [`executed`] of the thread that made it, for who asks at each instruction: the number has moved to no other place.
+#[derive(Clone, Copy, Debug)]
+pub struct Executed(NonNull<Cell<u64>>);
+
+impl Executed {
+    /// This thread's.
+    #[must_use]
+    pub fn here() -> Self {
+        EXECUTED.with(|executed| Self(NonNull::from(executed)))
+    }
+
+    /// [`executed`].
+    #[inline(always)]
+    #[must_use]
+    pub fn get(self) -> u64 {
+        // SAFETY: a pointer is neither sent to other threads nor shared with them, and this thread's number, which
+        // nothing drops, lies where it is until the thread has ended.
+        unsafe { self.0.as_ref() }.get()
+    }
 }
 
 /// Counts something that was done elsewhere; see [`executed`].

@@ -1,7 +1,7 @@
-//! `inspect.signature`, and what of it is given the callable.
+//! `inspect.signature`, and what it consists of for a Python function or a bound method of one.
 //!
-//! Of a bound method these functions look at the function alone. That is known of the standard library's
-//! own code; where one of them was replaced, `inspect.signature` is a function like any other.
+//! What these functions read of the callable is known of the standard library's own code; where one of them was
+//! replaced, `inspect.signature` is a function like any other.
 
 use pyo3::prelude::*;
 use stator_cpython::heap::dict::{self, Lookup};
@@ -10,8 +10,58 @@ use stator_cpython::heap::types;
 use stator_cpython::modules;
 use stator_cpython::object::Borrowed;
 
-/// The functions that are given the callable, apart from a class method.
-const FUNCTIONS: [&str; 2] = ["signature", "_signature_from_callable"];
+/// The functions of the module that are called, apart from methods.
+const FUNCTIONS: [&str; 7] = [
+    "signature",
+    "_signature_from_callable",
+    "unwrap",
+    "isfunction",
+    "_signature_from_function",
+    "get_annotations",
+    "_signature_bound_method",
+];
+
+/// A function that is traced for `inspect.signature`: it reads all that the answer is made of, the
+/// functions that make it among them, and then asks itself.
+const READER: &std::ffi::CStr = c"
+from inspect import signature as known
+
+def signature(of):
+    names = known.__globals__
+    names['_signature_from_callable'].__code__
+    names['unwrap'].__code__
+    names['isfunction'].__code__
+    names['_signature_from_function'].__code__
+    names['get_annotations'].__code__
+    names['_signature_bound_method'].__code__
+    result = names['Signature']
+    result.from_callable.__code__
+    result.__init__.__code__
+    result.replace.__code__
+    result._parameter_cls.__init__.__code__
+    names['_empty']
+    names['_POSITIONAL_ONLY']
+    names['_POSITIONAL_OR_KEYWORD']
+    names['_VAR_POSITIONAL']
+    names['_KEYWORD_ONLY']
+    names['_VAR_KEYWORD']
+    function = getattr(of, '__func__', of)
+    hasattr(function, '__wrapped__')
+    hasattr(function, '__signature__')
+    hasattr(function, '_partialmethod')
+    hasattr(function, '__text_signature__')
+    function.__code__
+    defaults = function.__defaults__
+    if defaults:
+        [*defaults]
+    defaults = function.__kwdefaults__
+    if defaults:
+        {**defaults}
+    annotations = function.__annotations__
+    if annotations:
+        {**annotations}
+    return known(of)
+";
 
 /// `inspect.signature` as the standard library has it.
 #[derive(Debug)]
@@ -21,6 +71,8 @@ pub struct Signatures {
     functions: Vec<(Py<PyAny>, Py<PyAny>, Py<PyAny>)>,
     class: Py<PyAny>,
     parameter: Py<PyAny>,
+    /// What is traced for it, and its code.
+    reader: (Py<PyAny>, Py<PyAny>),
     /// The name of the class method, what the class has there, and the code of its function.
     method: (Py<PyAny>, Py<PyAny>, Py<PyAny>),
 }
@@ -50,11 +102,15 @@ impl Signatures {
         let name = pyo3::types::PyString::intern(py, "from_callable").into_any();
         let method = class.getattr("__dict__")?.get_item(&name)?;
         let code = code_of(&method.getattr("__func__")?)?;
+        let reader = PyModule::from_code(py, READER, c"<stator>", c"_stator_signature")?
+            .getattr("signature")?;
+        let reader_code = reader.getattr("__code__")?;
         Ok(is_own.then_some(Self {
             namespace: module.dict().into_any().unbind(),
             functions,
             class: class.unbind(),
             parameter: module.getattr("Parameter")?.unbind(),
+            reader: (reader.unbind(), reader_code.unbind()),
             method: (name.unbind(), method.unbind(), code),
         }))
     }
@@ -64,6 +120,18 @@ impl Signatures {
     #[must_use]
     pub fn is(&self, function: Borrowed<'_, '_>) -> bool {
         self.functions[0].1.is(&*function)
+    }
+
+    /// What is traced for a signature that the trace hasn't read yet.
+    #[must_use]
+    pub fn reader<'a, 'py>(&'a self, py: Python<'py>) -> Borrowed<'a, 'py> {
+        self.reader.0.bind_borrowed(py)
+    }
+
+    /// Whether this is the code of [`Signatures::reader`].
+    #[must_use]
+    pub fn is_reader(&self, code: Borrowed<'_, '_>) -> bool {
+        self.reader.1.is(&*code)
     }
 
     /// Whether nothing was replaced.

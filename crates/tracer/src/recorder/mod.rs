@@ -38,6 +38,7 @@ use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
 use stator_cpython::object::Borrowed;
+use stator_cpython::ops::Executed;
 use stator_cpython::thread::Thread;
 use stator_faults::{self as faults, Stage};
 
@@ -87,7 +88,8 @@ pub struct Recorder {
     tally: Tally,
     /// Whether the trace is known already: it's followed to its break, then dropped.
     watching: Cell<bool>,
-    /// [`ops::executed`] before the current instruction.
+    /// [`ops::executed`], now and before the current instruction.
+    executed: Executed,
     baseline: Cell<u64>,
     /// [`Thread::observers`](stator_cpython::thread::Thread::observers) as the recording began.
     observers: Cell<i32>,
@@ -353,6 +355,7 @@ impl Recorder {
             takes_iterators: Cell::new(false),
             tally: Tally::default(),
             watching: Cell::new(false),
+            executed: Executed::here(),
             baseline: Cell::new(0),
             observers: Cell::new(0),
             suspended: RefCell::default(),

@@ -3,7 +3,6 @@
 use stator_bytecode::Meaning;
 use stator_cpython::frame::Frame;
 use stator_cpython::opcode::TARGET;
-use stator_cpython::ops;
 use stator_evaluator::sites::Step;
 use stator_faults::{self as faults, Stage};
 
@@ -18,7 +17,7 @@ impl Recorder {
     #[inline(always)]
     pub(super) fn begin_instruction(&self) {
         self.tally.instruction();
-        self.baseline.set(ops::executed());
+        self.baseline.set(self.executed.get());
         self.links.clear();
     }
 

@@ -1,9 +1,9 @@
-//! `inspect.signature`: evaluated like any function, but once for each function in a trace. A model asks
-//! for that of the same method on each of its layers, and following it takes dozens of frames.
+//! `inspect.signature` of a Python function or a bound method of one. Models ask for it (what does a layer's
+//! `forward` take?), and following it takes dozens of frames.
 //!
-//! The first call has read, and so guarded, all that a further one reads: of a bound method that is
-//! its function alone. While the trace writes nothing outside, a further call comes to the same. So it runs
-//! natively, and what it makes is the trace's own, as if it had been followed.
+//! What it reads is known. So a small function that reads the same is traced in its place, and then it runs
+//! natively; what it makes is the trace's own, as if it had been followed. While the trace writes
+//! nothing outside, a further call for the same function comes to the same and reads nothing again.
 
 use pyo3::prelude::*;
 use stator_cpython::frame::Frame;
@@ -36,23 +36,15 @@ impl Recorder {
         if let Some(found) = self.repeat_signature(frame, callable, args[0], asked) {
             return Ok(found);
         }
-        let writes = {
-            let mut state = self.state.borrow_mut();
-            state.signatures.begin(asked);
-            state.written.count()
-        };
-        let result = self.call_python(call);
-        if let Ok(found) = &result
-            && !self.is_stopped()
-        {
-            let mut state = self.state.borrow_mut();
-            // Another trace, behind a break, hasn't read what this one has.
-            let is_whole = state.signatures.end(asked) && state.written.count() == writes;
-            if is_whole && state.origin(found.as_borrowed()) == Some(Origin::Fresh) {
-                state.signatures.know(asked, writes);
+        let py = frame.py();
+        let known = self.functions.signatures();
+        match known.map(|known| (known.is_reader(frame.code().object()), known.reader(py))) {
+            Some((false, reader)) => {
+                self.vouch(frame, reader);
+                self.call_function(call.of(reader))
             }
+            _ => self.call_python(call),
         }
-        result
     }
 
     /// What is asked for, if it is a function from outside whose signature no user code has a say in.
@@ -94,7 +86,7 @@ impl Recorder {
         Some((function.as_ptr() as usize, is_method))
     }
 
-    /// A signature that was evaluated before in this trace, made anew.
+    /// A signature of which this trace has read everything, made natively.
     fn repeat_signature<'py>(
         &self,
         frame: &Frame<'py>,
@@ -102,13 +94,16 @@ impl Recorder {
         of: Borrowed<'_, 'py>,
         asked: Asked,
     ) -> Option<Object<'py>> {
+        let py = frame.py();
         {
-            let state = self.state.borrow();
-            if !state.signatures.knows(asked, state.written.count()) {
+            let mut state = self.state.borrow_mut();
+            let writes = state.written.count();
+            if self.functions.signatures()?.is_reader(frame.code().object()) {
+                state.signatures.know(asked, writes);
+            } else if !state.signatures.knows(asked, writes) {
                 return None;
             }
         }
-        let py = frame.py();
         let (found, parts) = {
             let _native = Suspended::new(py);
             let _deferred = Deferred::new(py);

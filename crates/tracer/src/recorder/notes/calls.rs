@@ -33,23 +33,11 @@ pub type Asked = (usize, bool);
 /// The signatures that a trace knows.
 #[derive(Default)]
 pub struct Signatures {
-    /// Those being evaluated.
-    begun: FxHashSet<Asked>,
-    /// Those known, with [`State::writes`] since then.
+    /// Those of which everything was read, with [`State::writes`] since then.
     known: FxHashMap<Asked, u64>,
 }
 
 impl Signatures {
-    /// One is about to be evaluated.
-    pub fn begin(&mut self, asked: Asked) {
-        self.begun.insert(asked);
-    }
-
-    /// It is evaluated; whether this trace has seen it begin.
-    pub fn end(&mut self, asked: Asked) -> bool {
-        self.begun.remove(&asked)
-    }
-
     /// It is known, since so many writes.
     pub fn know(&mut self, asked: Asked, writes: u64) {
         self.known.insert(asked, writes);

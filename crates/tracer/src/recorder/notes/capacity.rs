@@ -51,17 +51,18 @@ impl Room {
     /// touches no more of it.
     pub const USUAL: Self = Self::of_size(1 << 12);
 
-    /// What is in hash tables is spread over all of one, so these have no room to spare.
+    /// What is in hash tables is spread over all of one, so these have no room to spare. Tables by address are written
+    /// in full when they are made: they begin small.
     const fn of_size(size: usize) -> Self {
         let hashed = size / 8 * 7;
         Self {
             objects: size,
-            known: hashed,
+            known: size / 4,
             sources: size,
             indexed: hashed / 2,
             guards: size / 2 * 3,
             locations: size,
-            read_slots: hashed,
+            read_slots: size / 4,
             lookups: hashed / 8,
             inputs: size / 8,
             graph: stator_graph::Room::of_nodes(size / 2),
@@ -86,7 +87,7 @@ impl Room {
             indexed: roomy(state.sources.indexed()),
             guards: roomy(state.guards.len()),
             locations: roomy(state.frames.places()),
-            read_slots: roomy(state.reads.slots().len()),
+            read_slots: roomy(state.reads.slot_count()),
             lookups: roomy(state.lookups.len()),
             inputs: roomy(state.inputs.sources().len()),
             graph: state.graph.room().map(roomy),

@@ -3,9 +3,10 @@
 //! A small table without chains: a lookup that meets another one's place takes it. Nothing but time is
 //! lost then, because [`Lookups`] knows all that are guarded.
 
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::FxHashSet;
 use stator_cpython::object::Borrowed;
 
+use super::addresses::AddressSet;
 use super::kinds::Descriptor;
 use super::state::{Slot, State};
 
@@ -50,10 +51,10 @@ impl RecentLookups {
 /// The type lookups that are guarded.
 pub struct Lookups {
     /// All of them: type and name.
-    guarded: FxHashSet<Slot>,
+    guarded: AddressSet<Slot>,
     recent: RecentLookups,
     /// Special methods that are guarded: type and name.
-    protocols: FxHashSet<Slot>,
+    protocols: AddressSet<Slot>,
     /// Types and names that the classes before one that was written are guarded to lack.
     lacking: FxHashSet<Slot>,
     /// Whether registrations with abstract classes are guarded.
@@ -64,9 +65,9 @@ impl Lookups {
     /// None yet, and room for so many.
     pub fn with_room(room: usize) -> Self {
         Self {
-            guarded: FxHashSet::with_capacity_and_hasher(room, FxBuildHasher),
+            guarded: AddressSet::of_room(room),
             recent: RecentLookups::with_room(2 * room),
-            protocols: FxHashSet::default(),
+            protocols: AddressSet::of_room(room),
             lacking: FxHashSet::default(),
             abstract_classes: false,
         }

@@ -9,13 +9,14 @@
 //! `lookups`, `members`, `recent_globals`, `compared`, `calls` and `repeated` are what needn't be asked twice. `enclosed` is what
 //! is known of code within one node, `given` the functions of the trace that it is given, `passing` which code of PyTorch's stands
 //! between; `machinery` knows code that isn't followed, `copies` the frames of `copy.deepcopy`.
-//! `heap` reads objects without running anybody's code. `call` is a call as the rooms hand it on.
+//! `addresses` and `sparse` are tables by address. `heap` reads objects without running anybody's code. `call` is a call as the rooms hand it on.
 //!
 //! `above` are the interfaces by which a room asks one above it for something. There is no other way up.
 //!
 //! Nothing here executes anything of the program's: the other rooms do, and note here what they did.
 
 pub(super) mod above;
+mod addresses;
 pub(super) mod arrays;
 pub(super) mod call;
 pub(super) mod calls;

@@ -9,11 +9,12 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyWeakrefMethods, PyWeakrefReference};
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
-use stator_guards::{ObjectId, SourceId, Text, grow_in_leaps};
+use stator_guards::{ObjectId, SourceId, Text};
 
+use super::addresses::Addresses;
 use super::heap;
 use super::state::{Origin, State};
 use crate::breaks::Reason;
@@ -21,7 +22,7 @@ use crate::breaks::Reason;
 /// Objects that guards and recipes speak of, and where they and others came from.
 pub struct Objects {
     objects: Vec<Py<PyAny>>,
-    known: FxHashMap<usize, Known>,
+    known: Addresses<usize, Known>,
     /// Constants that served as keys, each equal one once.
     keys: Option<Py<PyDict>>,
     /// How keys print, by their ids: a name is met on each module of a model.
@@ -76,7 +77,7 @@ impl Objects {
     pub fn with_room(objects: usize, known: usize) -> Self {
         Self {
             objects: Vec::with_capacity(objects),
-            known: FxHashMap::with_capacity_and_hasher(known, FxBuildHasher),
+            known: Addresses::with_room(known, UNKNOWN),
             keys: None,
             reprs: Vec::with_capacity(objects),
             names: Vec::with_capacity(objects),
@@ -86,7 +87,7 @@ impl Objects {
 
     /// The id of `object`, which the table keeps alive.
     pub fn intern(&mut self, object: Borrowed<'_, '_>) -> ObjectId {
-        let known = roomy(&mut self.known).entry(object.as_ptr() as usize).or_insert(UNKNOWN);
+        let known = self.known.entry(object.as_ptr() as usize);
         if known.id == NO_ID {
             known.id = keep(&mut self.objects, object);
         }
@@ -145,7 +146,7 @@ impl Objects {
 
     /// Gives an object this source, unless it has one.
     pub fn adopt(&mut self, object: Borrowed<'_, '_>, source: SourceId) -> Adopted {
-        let known = roomy(&mut self.known).entry(object.as_ptr() as usize).or_insert(UNKNOWN);
+        let known = self.known.entry(object.as_ptr() as usize);
         if let Some(Origin::Source(before)) = known.origin {
             return if known.marks & Mark::ByIdentity as u8 != 0 {
                 Adopted::Identical(ObjectId::new(known.id as usize))
@@ -162,38 +163,37 @@ impl Objects {
 
     /// Where the object at an address came from.
     pub fn origin(&self, address: usize) -> Option<Origin> {
-        self.known.get(&address)?.origin
+        self.known.get(address)?.origin
     }
 
     /// The outside object that was found at a source. Looks at all there are.
     #[cold]
     pub fn at_source(&self, source: SourceId) -> Option<ObjectId> {
-        let found = |known: &&Known| known.origin == Some(Origin::Source(source));
-        let known = self.known.values().find(found).filter(|known| known.id != NO_ID)?;
+        let found = |(_, known): &(&usize, &Known)| known.origin == Some(Origin::Source(source));
+        let (_, known) = self.known.iter().find(found).filter(|(_, known)| known.id != NO_ID)?;
         Some(ObjectId::new(known.id as usize))
     }
 
     /// Says where an object came from.
     pub fn set_origin(&mut self, object: Borrowed<'_, '_>, origin: Origin) {
-        roomy(&mut self.known).entry(object.as_ptr() as usize).or_insert(UNKNOWN).origin =
-            Some(origin);
+        self.known.entry(object.as_ptr() as usize).origin = Some(origin);
     }
 
     /// Nobody vouches for an object any more. Its id and its marks stay.
     pub fn forget_origin(&mut self, object: Borrowed<'_, '_>) {
-        if let Some(known) = self.known.get_mut(&(object.as_ptr() as usize)) {
+        if let Some(known) = self.known.get_mut(object.as_ptr() as usize) {
             known.origin = None;
         }
     }
 
     /// Whether the object at an address bears a mark.
     pub fn is_marked(&self, address: usize, mark: Mark) -> bool {
-        self.known.get(&address).is_some_and(|known| known.marks & mark as u8 != 0)
+        self.known.get(address).is_some_and(|known| known.marks & mark as u8 != 0)
     }
 
     /// Marks an object; false if it bore the mark already.
     pub fn mark(&mut self, object: Borrowed<'_, '_>, mark: Mark) -> bool {
-        let known = roomy(&mut self.known).entry(object.as_ptr() as usize).or_insert(UNKNOWN);
+        let known = self.known.entry(object.as_ptr() as usize);
         if known.marks & mark as u8 != 0 {
             return false;
         }
@@ -207,7 +207,7 @@ impl Objects {
     /// The source of an outside dictionary whose length isn't guarded, in one way or another; from now
     /// on it is.
     pub fn first_sized(&mut self, dict: Borrowed<'_, '_>) -> Option<SourceId> {
-        let known = self.known.get_mut(&(dict.as_ptr() as usize))?;
+        let known = self.known.get_mut(dict.as_ptr() as usize)?;
         let Some(Origin::Source(source)) = known.origin else { return None };
         if known.marks & (Mark::Keyed as u8 | Mark::Sized as u8) != 0 {
             return None;
@@ -263,13 +263,6 @@ fn text(
         texts.resize(objects, None);
     }
     texts[id.index()].get_or_insert_with(make).clone()
-}
-
-/// The table, with room for one more.
-#[inline]
-fn roomy(known: &mut FxHashMap<usize, Known>) -> &mut FxHashMap<usize, Known> {
-    grow_in_leaps(known.len(), known.capacity(), |more| known.reserve(more));
-    known
 }
 
 fn keep(objects: &mut Vec<Py<PyAny>>, object: Borrowed<'_, '_>) -> u32 {

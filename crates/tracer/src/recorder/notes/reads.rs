@@ -4,17 +4,18 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::FxHashSet;
 use stator_cpython::object::Borrowed;
-use stator_guards::{SourceId, grow_in_leaps};
+use stator_guards::SourceId;
 
+use super::addresses::AddressSet;
 use super::state::{Slot, State};
 
 /// The reads of a trace.
 pub struct Reads {
     /// Whether what was found at a source is guarded already, by source.
     seen: Vec<bool>,
-    slots: FxHashSet<Slot>,
+    slots: AddressSet<Slot>,
     /// Containers that are being looked into.
     visited: FxHashSet<usize>,
     /// Cells found a second time, which are guarded to be the first.
@@ -26,7 +27,7 @@ impl Reads {
     pub fn with_room(sources: usize, slots: usize) -> Self {
         Self {
             seen: Vec::with_capacity(sources),
-            slots: FxHashSet::with_capacity_and_hasher(slots, FxBuildHasher),
+            slots: AddressSet::of_room(slots),
             visited: FxHashSet::default(),
             cells: FxHashSet::default(),
         }
@@ -42,19 +43,22 @@ impl Reads {
 
     /// Whether a slot is read for the first time: owner, and what stands for the key (see `effects`).
     pub fn first(&mut self, slot: Slot) -> bool {
-        let slots = &mut self.slots;
-        grow_in_leaps(slots.len(), slots.capacity(), |more| slots.reserve(more));
-        slots.insert(slot)
+        self.slots.insert(slot)
     }
 
     /// Whether a slot was read before.
     pub fn has(&self, slot: &Slot) -> bool {
-        self.slots.contains(slot)
+        self.slots.contains(*slot)
     }
 
     /// The slots that were read.
-    pub fn slots(&self) -> impl ExactSizeIterator<Item = &Slot> {
-        self.slots.iter()
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().map(|(slot, ())| slot)
+    }
+
+    /// How many slots were read.
+    pub fn slot_count(&self) -> usize {
+        self.slots.len()
     }
 
     /// A container is looked into; not if it is already.

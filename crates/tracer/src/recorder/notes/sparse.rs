@@ -15,7 +15,9 @@ impl<V> Default for Sparse<V> {
     }
 }
 
-const fn bit(address: usize) -> u64 {
+/// One of a few bits, by an address.
+#[inline(always)]
+pub const fn bit(address: usize) -> u64 {
     // Objects are aligned, and large ones lie far apart.
     1 << ((address >> 4 ^ address >> 10) & 63)
 }

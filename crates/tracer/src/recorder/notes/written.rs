@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::effects::{Effect, Emitted, MethodCall, Part};
+use super::sparse::{Sparse, bit};
 use super::state::Slot;
 
 /// The keys of a dictionary, in order.
@@ -26,6 +27,8 @@ pub struct Keys {
 #[derive(Default)]
 pub struct Written {
     parts: FxHashMap<Slot, usize>,
+    /// Bits of the objects whose parts were ever written: most that is asked for is of none of them.
+    owners: u64,
     /// The parts that nodes of the graph write.
     early: FxHashSet<Slot>,
     /// The tensors that they write there.
@@ -33,7 +36,7 @@ pub struct Written {
     keys: FxHashSet<usize>,
     effects: Vec<Effect>,
     classes: Vec<Slot>,
-    dicts: FxHashSet<usize>,
+    dicts: Sparse<()>,
     rekeyed: FxHashMap<usize, Keys>,
     emissions: Vec<Emitted>,
     first: Option<usize>,
@@ -43,12 +46,17 @@ pub struct Written {
 impl Written {
     /// Whether this trace has written a part.
     pub fn has(&self, slot: &Slot) -> bool {
-        self.parts.contains_key(slot) || self.early.contains(slot)
+        self.may_have(slot) && (self.parts.contains_key(slot) || self.early.contains(slot))
     }
 
     /// Whether a replay writes a part when its graph has run.
     pub fn is_part(&self, slot: &Slot) -> bool {
-        self.parts.contains_key(slot)
+        self.may_have(slot) && self.parts.contains_key(slot)
+    }
+
+    #[inline]
+    fn may_have(&self, slot: &Slot) -> bool {
+        self.owners & bit(slot.0) != 0
     }
 
     /// Whether it has written to any object at one of these keys. At another call that object may be one that it
@@ -64,12 +72,12 @@ impl Written {
 
     /// Whether it has written to the dictionary at an address.
     pub fn dict(&self, address: usize) -> bool {
-        self.dicts.contains(&address)
+        self.dicts.contains_key(&address)
     }
 
     /// The addresses of the dictionaries that it has written to.
     pub fn dicts(&self) -> impl Iterator<Item = usize> {
-        self.dicts.iter().copied()
+        self.dicts.iter().map(|(address, ())| *address)
     }
 
     /// The attributes of classes that it has written: class and name.
@@ -97,6 +105,7 @@ impl Written {
         self.forget(slot);
         self.rekeyed.remove(&slot.0);
         self.early.insert(*slot);
+        self.owners |= bit(slot.0);
         self.shown.extend(tensors);
     }
 
@@ -137,6 +146,7 @@ impl Written {
 
     /// The effect of a part that is written for the first time.
     pub fn add(&mut self, effect: Effect) {
+        self.owners |= bit(effect.slot().0);
         self.parts.insert(effect.slot(), self.effects.len());
         self.effects.push(effect);
     }
@@ -173,7 +183,7 @@ impl Written {
 
     /// A dictionary is written to.
     pub fn add_dict(&mut self, address: usize) {
-        self.dicts.insert(address);
+        self.dicts.insert(address, ());
     }
 
     /// The keys of a dictionary change, or their order; `keys` says what they were before.
