@@ -39,7 +39,7 @@ pub use data::{Data, DataOrigin, Uniform, data, data_rows};
 pub use facts::Facts;
 pub use fills::{Filled, fits, largest, type_of_number};
 pub use numbered::is_numbered;
-pub use numeric::Numeric;
+pub use numeric::{Numeric, Range};
 pub use python::{PYTHON, only_adds};
 pub use raising::{Raising, raises_no_more_for_scalars, raising};
 pub use row::{Row, Traits, rows_for};

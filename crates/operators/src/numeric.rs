@@ -31,6 +31,10 @@ pub enum Numeric {
     Absolute,
     /// A function of a float, which gives a float.
     Function(FloatUnary),
+    /// A function of floats, or of sequences of them, which gives a float; it's called again for others.
+    Floats(Range),
+    /// Whether two floats are close to each other.
+    Close,
     /// `**`.
     Power,
     /// `**` of floats, which gives a float.
@@ -42,6 +46,29 @@ pub enum Numeric {
         /// Whether that is behind those that are equal.
         behind: bool,
     },
+}
+
+/// For which floats a function raises nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// All of them.
+    Any,
+    /// Those that are finite.
+    Finite,
+    /// Those whose exponential is finite.
+    Exponents,
+    /// As that, also of the negative of it.
+    BothExponents,
+    /// From -1 to 1.
+    Unit,
+    /// From -1 to 1, without these.
+    WithinUnit,
+    /// From 1 on.
+    FromOne,
+    /// Above -1.
+    AboveMinusOne,
+    /// Those of which the sum of as many as a trace asks for is finite.
+    Summable,
 }
 
 impl Numeric {
@@ -61,7 +88,12 @@ impl Numeric {
         use Rounding::{Ceil, Floor};
         matches!(
             self,
-            Self::Function(_) | Self::FloatPower | Self::OfFloats(_) | Self::Rounded(Floor | Ceil)
+            Self::Function(_)
+                | Self::Floats(_)
+                | Self::Close
+                | Self::FloatPower
+                | Self::OfFloats(_)
+                | Self::Rounded(Floor | Ceil)
         )
     }
 }

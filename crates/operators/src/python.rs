@@ -7,7 +7,7 @@ use stator_bytecode::{BinaryOp, CompareOp, UnaryOp};
 use stator_shapes::{FloatUnary, Rounding};
 
 use crate::class::{Class, Emitter, Model, Why, Writes};
-use crate::numeric::Numeric;
+use crate::numeric::{Numeric, Range};
 use crate::row::{Row, Traits, row};
 use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable};
 use Class::{Emitter as Emits, Model as Modelled};
@@ -21,8 +21,8 @@ use Model::{
     TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
-    Absolute, Float, FloatPower, Function, Greatest, Least, OfFloats, Place, Power, Product,
-    QuotientAndRest, Rounded, Sorted, Sum, Truth,
+    Absolute, Close, Float, FloatPower, Floats, Function, Greatest, Least, OfFloats, Place, Power,
+    Product, QuotientAndRest, Rounded, Sorted, Sum, Truth,
 };
 use Traits as T;
 
@@ -59,9 +59,22 @@ pub const PYTHON: &[Row] = &[
     row("math", "isinf isnan", Pure, NONE).of_numbers(OfFloats(false)),
     row("math", "pow", Pure, NONE).of_numbers(FloatPower),
     row("math", "prod", Pure, NONE).of_numbers(Product),
+    row("math", "isclose", Pure, NONE).of_numbers(Close),
+    row("math", "asinh atan atan2 cbrt copysign degrees", Pure, NONE)
+        .of_numbers(Floats(Range::Any)),
+    row("math", "dist erf erfc fabs hypot radians", Pure, NONE).of_numbers(Floats(Range::Any)),
+    row("math", "tan", Pure, NONE).of_numbers(Floats(Range::Finite)),
+    row("math", "exp2 expm1", Pure, NONE).of_numbers(Floats(Range::Exponents)),
+    row("math", "cosh sinh", Pure, NONE).of_numbers(Floats(Range::BothExponents)),
+    row("math", "acos asin", Pure, NONE).of_numbers(Floats(Range::Unit)),
+    row("math", "atanh", Pure, NONE).of_numbers(Floats(Range::WithinUnit)),
+    row("math", "acosh", Pure, NONE).of_numbers(Floats(Range::FromOne)),
+    row("math", "log1p", Pure, NONE).of_numbers(Floats(Range::AboveMinusOne)),
+    row("math", "fsum", Pure, NONE).of_numbers(Floats(Range::Summable)),
     row("math", "*", Pure, NONE),
     row("cmath", "*", Pure, NONE),
     row("struct", "calcsize pack unpack", Pure, NONE),
+    row("json", "loads", Pure, NONE),
     row("binascii", "a2b_base64 a2b_hex b2a_base64 b2a_hex crc32 hexlify unhexlify", Pure, NONE),
     row("zlib", "adler32 crc32", Pure, NONE),
     row("unicodedata", "bidirectional category combining decimal decomposition digit", Pure, NONE),
@@ -277,7 +290,8 @@ pub const PYTHON: &[Row] = &[
         NONE,
     ),
     row("types:MappingProxyType", "keys values items copy", Transparent, MOVES),
-    row("types", "MethodType SimpleNamespace MappingProxyType GenericAlias", Constructor, NONE),
+    row("types", "MethodType MappingProxyType GenericAlias", Constructor, NONE),
+    row("types", "SimpleNamespace", Constructor, MOVES),
     row("types:FunctionType", "__get__", Constructor, MOVES),
     row("itertools", "chain islice accumulate", Transparent, MOVES.and(ITERATES)),
     row("itertools", "pairwise zip_longest", Transparent, MOVES.and(ITERATES)),

@@ -57,6 +57,11 @@ PROGRAMS: dict[str, Callable[[Tensor, World], Any]] = {
     ),
     "spread": lambda x, w: ([*w.table, *w.order], x),
     "values": lambda x, w: [x * value for value in w.table.values()],
+    "taken": lambda x, w: (
+        (sorted(w.table), list(w.table), tuple(w.order), set(w.table), max(w.table), dict(w.order)),
+        (list(zip(w.table, "abc", strict=False)), list(enumerate(w.order)), ",".join(w.table)),
+        ({"z": 1} | dict(w.table), bool(w.table), all(w.table), x * len(w.table)),
+    ),
     "written": lambda x, w: (w.plain.update(d=4), x * w.table["d"], w.plain.pop("d")),
 }
 

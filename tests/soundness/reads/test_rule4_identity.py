@@ -251,3 +251,29 @@ def test_equal_floats_that_were_one_object() -> Steps:
     yield (lambda x, a, b: x * 3 if a is b else x), (X, value, value)
     yield X, value, float("1.5")
     yield X, value, value
+
+
+@right_after
+def test_where_a_number_that_was_read_lies() -> Steps:
+    def run(x: Tensor) -> Any:
+        n = x.sum().item()
+        place, held = id(n), [n]
+        x = x + 1
+        return place == id(n), id(n) == id(held[0]), id(n * 1000) == place, x + n
+
+    yield run, (X,)
+    yield (X * 2,)
+    yield (X * 3,)
+
+
+@right_after
+def test_where_a_number_that_varies_lies() -> Steps:
+    def run(x: Tensor, n: int) -> Any:
+        m = n + 1000
+        seen = {id(n): "n", id(m): "m"}
+        x = x + n
+        return seen.get(id(m)), seen.get(id(n)), x * m
+
+    yield run, (X, 5000)
+    yield (X, 6000)
+    yield (X, 7000)

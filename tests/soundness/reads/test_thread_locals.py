@@ -162,3 +162,81 @@ def test_subclasses_run_their_init() -> None:
     local.scale = 4.0
     assert torch.equal(compiled(X), X * 4 + 1)
     assert torch.equal(in_thread(lambda: compiled(X)), X * 3 + 1)
+
+
+def test_written() -> None:
+    """Each thread's own attributes are written, in a replay too."""
+
+    def make() -> tuple[Any, Callable[[Tensor], Any]]:
+        local = threading.local()
+
+        def step(x: Tensor) -> Any:
+            local.count = getattr(local, "count", 0) + 1
+            local.last = x.sum().item()
+            if hasattr(local, "extra"):
+                del local.extra
+            return x * local.count, local.last, sorted(vars(local))
+
+        return local, step
+
+    def run(wrap: Callable[[Any], Any]) -> list[Any]:
+        local, step = make()
+        step = wrap(step)
+
+        def call(x: Tensor) -> Any:
+            result, *rest = step(x)
+            return result.tolist(), rest, dict(vars(local))
+
+        found = [call(X + place) for place in range(3)]
+        local.extra = 1
+        found += [call(X), call(X)]
+        found += [in_thread(lambda: [call(X), call(X + 1)]) for _ in range(2)]
+        local.count = 10.5
+        found += [call(X), call(X)]
+        del local.last
+        return [*found, call(X)]
+
+    assert run(api.compile) == run(lambda fn: fn)
+
+
+def test_deleted_where_it_is_not() -> None:
+    local = threading.local()
+
+    def step(x: Tensor) -> Any:
+        try:
+            del local.gone
+        except AttributeError as error:
+            return type(error).__name__, x + 1
+        return "gone", x
+
+    compiled = api.compile(step)
+    for here in (True, False, False, True, True):
+        if here:
+            local.gone = 1
+        found = compiled(X)
+        assert found[0] == ("gone" if here else "AttributeError")
+        assert not hasattr(local, "gone")
+
+
+def test_read_as_a_dictionary() -> None:
+    local = threading.local()
+    programs: list[Callable[[Tensor], Any]] = [
+        lambda x: (sorted(vars(local)), x + 1),
+        lambda x: (dict(local.__dict__), x + 1),
+        lambda x: ("w" in vars(local), x + 1),
+        lambda x: (vars(local).get("w"), x + 1),
+        lambda x: (len(vars(local)), x + 1),
+        lambda x: ([*vars(local).items()], x + 1),
+    ]
+    for program in programs:
+        vars(local).clear()
+        api.reset()
+        compiled = api.compile(program)
+        for call in range(7):
+            if call == 3:
+                local.w = 1
+            if call == 5:
+                local.w = 2.5
+            assert compiled(X)[0] == program(X)[0]
+        assert in_thread(lambda: compiled(X)[0]) == in_thread(lambda: program(X)[0])  # noqa: B023
+        assert "__dict__" not in (api.reason(compiled) or "")

@@ -17,6 +17,7 @@
 //! | saved-tensor hooks | the thread-local `SavedTensorDefaultHooksTLS`: no words unless empty and enabled |
 //! | `torch.jit.trace` at work | `torch::jit::tracer::getTracingState`, a thread-local pointer |
 //! | forward-AD level | version tag of `torch.autograd.forward_ad`'s dictionary |
+//! | methods of tensors | version tag of `torch.nn.Parameter`, which changes with its bases' |
 //! | deterministic, matmul, cuDNN, attention, mkldnn flags | the plain fields of `at::Context` as raw words, and its map of precisions |
 //!
 //! Fields are located by calibration: each must agree with PyTorch's own answer, or the whole
@@ -34,9 +35,9 @@ use super::torch::is_hidden;
 use super::{dict, getter, words};
 
 /// Room for the words; the rest stays zero.
-const WORDS: usize = 25;
+const WORDS: usize = 26;
 /// Words before those of `at::Context`.
-const FIXED: usize = 7;
+const FIXED: usize = 8;
 /// Device types with an autocast dtype of their own, beside the CPU and CUDA: as PyTorch names and numbers
 /// them. One byte of a word each.
 const AUTOCAST: [(&str, i8); 8] = [
@@ -158,6 +159,7 @@ impl Reader {
                 | u64::from(words::word(tracing.cast(), 0) != 0) << 56;
             out[4] = (self.function_modes)() as u64 | ((self.dispatch_modes)() as u64) << 32;
             out[5] = dict::version(self.forward_ad.bind(py).as_borrowed());
+            out[7] = u64::from(super::torch::get(py)?.version(py)?);
             for (index, known) in self.autocast_known.iter().enumerate() {
                 if *known {
                     let dtype = (self.autocast_dtype)(AUTOCAST[index].1);

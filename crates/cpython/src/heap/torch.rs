@@ -182,13 +182,32 @@ impl Torch {
     /// The versions of `torch.Tensor` and `torch.nn.Parameter`: others once anything of them is changed. `None` if one
     /// has none.
     pub(crate) fn versions(&self, py: Python<'_>) -> Option<[u32; 2]> {
-        let version = |address: usize| {
-            // SAFETY: the types are kept alive by PyTorch.
-            let ty = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
-            let ty = ty.cast_into::<PyType>().ok()?;
+        let version = |ty: Bound<'_, PyType>| {
             types::assign_version(ty.as_borrowed()).then(|| types::version_tag(ty.as_borrowed()))
         };
-        Some([version(self.exact[0])?, version(self.exact[1])?])
+        let [tensor, parameter] = self.types(py)?;
+        Some([version(tensor)?, version(parameter)?])
+    }
+
+    /// The version of `torch.nn.Parameter`: another once anything of it or of `torch.Tensor` is changed.
+    #[inline]
+    pub(crate) fn version(&self, py: Python<'_>) -> Option<u32> {
+        // SAFETY: the type is kept alive by PyTorch.
+        match unsafe { words::type_version(self.exact[1] as *const ffi::PyTypeObject) } {
+            0 => self.versions(py).map(|[_, parameter]| parameter),
+            version => Some(version),
+        }
+    }
+
+    /// `torch.Tensor` and `torch.nn.Parameter`.
+    #[must_use]
+    pub fn types<'py>(&self, py: Python<'py>) -> Option<[Bound<'py, PyType>; 2]> {
+        let ty = |address: usize| {
+            // SAFETY: the types are kept alive by PyTorch.
+            let ty = unsafe { Bound::from_borrowed_ptr(py, address as *mut ffi::PyObject) };
+            ty.cast_into::<PyType>().ok()
+        };
+        Some([ty(self.exact[0])?, ty(self.exact[1])?])
     }
 
     /// Whether both types still have these versions.

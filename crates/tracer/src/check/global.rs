@@ -15,6 +15,8 @@ use stator_cpython::modules;
 use stator_cpython::thread::Deferred;
 use stator_guards::{Fact, GlobalState, Value};
 
+use super::tensor_type;
+
 /// States remembered per thread: with and without gradients, under autocast, and one more.
 const REMEMBERED: usize = 4;
 
@@ -23,12 +25,13 @@ thread_local! {
     static KNOWN: RefCell<Vec<(Words, Arc<GlobalState>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Names of the facts about modes, for [`foreign_mode`].
-const MODES: [&str; 4] = [
+/// Names of the facts about modes and such, for [`foreign_mode`].
+const MODES: [&str; 5] = [
     "torch._C._len_torch_function_stack()",
     "torch._C._len_torch_dispatch_stack()",
     "torch._C._functorch.maybe_current_level()",
     "torch._C._is_tracing()",
+    tensor_type::FACT,
 ];
 
 /// The facts: each line is an expression of `torch`, which is also the fact's name. Lines that
@@ -206,7 +209,10 @@ fn read_facts(py: Python<'_>) -> PyResult<GlobalState> {
         };
         Ok(Fact { name, value })
     });
-    Ok(GlobalState { facts: facts.collect::<PyResult<_>>()? })
+    let mut facts = facts.collect::<PyResult<Vec<_>>>()?;
+    let replaced = Value::Text(tensor_type::replaced(py).into());
+    facts.push(Fact { name: tensor_type::FACT, value: replaced });
+    Ok(GlobalState { facts: facts.into() })
 }
 
 /// A value as guards compare it.
@@ -257,13 +263,14 @@ def readings(torch, lines):
     Ok(readings)
 }
 
-/// What says that torch-function modes, dispatch modes or functorch transforms were active, or
-/// `torch.jit.trace` was at work: then a call runs natively.
+/// What says that torch-function modes, dispatch modes or functorch transforms were active,
+/// `torch.jit.trace` was at work, or a special method of tensors isn't PyTorch's: then a call runs natively.
 #[must_use]
 pub fn foreign_mode(state: &GlobalState) -> Option<&'static str> {
     MODES.into_iter().find(|name| match state.get(name) {
         Some(Value::Int(level)) => *level > 0,
         Some(Value::Bool(on)) => *on,
-        _ => false,
+        Some(Value::Text(names)) => **name == *tensor_type::FACT && !names.is_empty(),
+        None => false,
     })
 }

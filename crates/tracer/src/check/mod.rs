@@ -16,6 +16,7 @@ mod failure;
 mod global;
 mod held;
 mod plan;
+mod tensor_type;
 pub mod testing;
 mod walk;
 

@@ -35,7 +35,7 @@ use stator_operators::Row;
 pub use copying::{Copying, ModuleCopying};
 pub use module_call::{ModuleCall, Passes};
 pub use signature::Signatures;
-pub use stator_operators::{ArrayUse, Determined, Emitter, Model, Numeric, Traits, Writes};
+pub use stator_operators::{ArrayUse, Determined, Emitter, Model, Numeric, Range, Traits, Writes};
 pub use torch::aten_operation;
 
 use crate::breaks::Reason;

@@ -25,6 +25,7 @@ use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::numbers::number_functions::boolean;
+use crate::recorder::numbers::read_tensors::LONGEST;
 
 /// Resets the current builtin function when dropped.
 pub(in crate::recorder) struct Calling<'a> {
@@ -156,24 +157,44 @@ impl Recorder {
         Some(Calling { current, before: current.replace(builtin) })
     }
 
-    /// `functools.reduce(getattr, names, object)`: a way along attributes, each of which is read as by `getattr`.
-    pub(in crate::recorder) fn reduced_by_getattr<'py>(
+    /// `functools.reduce` of what is done step by step. `getattr`: a way along attributes, each of which is read as by
+    /// `getattr`. An operator of numbers: as the program would write it.
+    pub(in crate::recorder) fn reduced<'py>(
         &self,
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
         let Call { callable, args, names, .. } = call;
-        let ([function, path, start], None) = (args, names) else { return None };
-        let is_known = heap::is_named(callable, &["reduce"])
-            && matches!(self.functions.class(*function), Some(Class::Model(Model::GetAttr)))
-            && (heap::is_exact_list(*path) || path.is_exact_instance_of::<PyTuple>())
-            && !self.is_stopped();
-        if !is_known {
+        let ([function, path, start @ ..], None) = (args, names) else { return None };
+        if !heap::is_named(callable, &["reduce"]) || self.is_stopped() {
             return None;
         }
-        self.note(call.frame, |state| state.adopt_deep(*path));
-        let mut found = (*start).to_owned();
-        for name in heap::children(*path) {
-            let args = [found.as_borrowed(), name.as_borrowed()];
+        let items = match self.functions.class(*function) {
+            Some(Class::Model(Model::GetAttr)) if !start.is_empty() => {
+                if !heap::is_exact_list(*path) && !path.is_exact_instance_of::<PyTuple>() {
+                    return None;
+                }
+                self.note(call.frame, |state| state.adopt_deep(*path));
+                heap::children(*path)
+            }
+            Some(Class::Model(Model::Binary(_))) => {
+                let items = self.elements(*path)?;
+                let mut state = self.state.borrow_mut();
+                let mut all =
+                    items.iter().map(|item| item.as_borrowed()).chain(start.iter().copied());
+                if items.len() > LONGEST as usize || !all.all(|item| state.term(item).is_some()) {
+                    return None;
+                }
+                items
+            }
+            _ => return None,
+        };
+        let mut items = items.into_iter();
+        let mut found = match start.first() {
+            Some(start) => (*start).to_owned(),
+            None => items.next()?,
+        };
+        for item in items {
+            let args = [found.as_borrowed(), item.as_borrowed()];
             match self.call_object(call.with(*function, &args)) {
                 Ok(next) => found = next,
                 raised => return Some(raised),

@@ -172,7 +172,7 @@ impl Recorder {
                 if let Some(result) = self.extreme_tensor(call) {
                     return result;
                 }
-                if let Some(result) = self.reduced_by_getattr(call) {
+                if let Some(result) = self.reduced(call) {
                     return result;
                 }
                 args.iter().for_each(|arg| self.guard_callback(frame, *arg));

@@ -37,7 +37,7 @@ impl Recorder {
         let py = frame.py();
         match (model, args) {
             (Model::Len, [object]) => self.length(frame, *object, native),
-            (Model::Id, [object]) => self.identity_of(frame, *object, native),
+            (Model::Id, [object]) => self.identity_of(frame, *object, || self.call_of_plain(call)),
             (Model::Hash, [object]) => self.hash_of(frame, *object, native),
             (Model::IsInstance, _) => self.is_instance(call, native),
             (
@@ -65,10 +65,7 @@ impl Recorder {
                 self.stop(frame, Reason::Unsupported, "attribute __dict__ of a class");
                 native()
             }
-            (Model::Vars, [object]) => {
-                let dict = self.note(frame, |state| Ok(state.instance_dict(*object)));
-                dict.flatten().map_or_else(native, Ok)
-            }
+            (Model::Vars, [object]) => self.dict_of(frame, *object).map_or_else(native, Ok),
             // `inspect.unwrap` refuses longer chains of wrappers than that, of which a trace has followed
             // this one. Elsewhere it's a setting that nothing guards.
             (Model::RecursionLimit, []) if is_unwrap(frame) => native(),

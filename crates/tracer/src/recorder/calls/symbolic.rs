@@ -14,7 +14,7 @@ use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, ops};
 
-use crate::functions::{Class, Emitter, Model, Numeric, Traits, Writes};
+use crate::functions::{Class, Emitter, Model, Numeric, Range, Traits, Writes};
 use crate::recipe::Storage;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Calls;
@@ -203,6 +203,20 @@ impl Recorder {
         if names.is_none()
             && let Some(numeric) = numeric
             && let Some(result) = self.symbolic_function(numeric, call)
+        {
+            return result;
+        }
+        if let Some(result) = numeric.and_then(|numeric| self.float_function(numeric, call)) {
+            return result;
+        }
+        if matches!(class, Class::Model(Model::SequenceRead))
+            && matches!(&*name, "index" | "count")
+            && let Some(found) = self.symbolic_search(call)
+        {
+            return found;
+        }
+        if name == "reduce"
+            && let Some(result) = self.reduced(call)
         {
             return result;
         }
@@ -413,6 +427,9 @@ impl Recorder {
         match (args, names) {
             ([_, ..], _) if numeric == Some(Numeric::Sorted) => Some((0, Takes::All)),
             ([_], None) if numeric == Some(Numeric::Sum) => Some((0, Takes::ToTensor)),
+            ([_], None) if numeric == Some(Numeric::Floats(Range::Summable)) => {
+                Some((0, Takes::All))
+            }
             ([_], None) if is_extreme(numeric) => Some((0, Takes::All)),
             ([_, _], Some(names)) if is_extreme(numeric) && names_default(names) => {
                 Some((0, Takes::All))

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::thread_local;
 use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generic, ops};
@@ -54,13 +55,34 @@ impl Recorder {
         }
         if types::slot(ty.as_borrowed(), SlotName::SetAttribute) == Slot::Native {
             // C code of its own decides where the value goes.
-            if !self.is_fresh(owner) {
+            let is_known = self.is_fresh(owner)
+                || self.writes_thread_local(frame, owner, name, value.is_none());
+            if !is_known {
                 let (name, ty) = (heap::text(name), heap::type_name(owner));
                 self.stop(frame, Reason::OutsideWrite, format!("attribute {name} of a {ty}"));
             }
             return ops::set_attr(owner, name, value);
         }
         self.generic_set_attr(frame, owner, name, value)
+    }
+
+    /// Notes a write to an attribute of a `threading.local`, which is one of a dictionary of this thread.
+    fn writes_thread_local(
+        &self,
+        frame: &Frame<'_>,
+        owner: Borrowed<'_, '_>,
+        name: Borrowed<'_, '_>,
+        deletes: bool,
+    ) -> bool {
+        let text = heap::text(name);
+        let is_own = text.starts_with("__") && text.ends_with("__");
+        let Some(dict) = thread_local::dict_of(owner).filter(|_| !is_own) else { return false };
+        let dict = dict.as_any().as_borrowed();
+        let known = self.note(frame, |state| {
+            state.know_instance_dict(owner, dict);
+            Ok(())
+        });
+        known.is_some() && self.writes_slot(frame, dict, name, deletes)
     }
 
     /// `type.__setattr__`.

@@ -186,6 +186,14 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Raising<Object<'py>> {
         self.stop(call.frame, reason, detail);
+        self.call_of_plain(call)
+    }
+
+    /// Makes a call before which the trace may have ended, with the objects that plain Python has for numbers.
+    pub(in crate::recorder) fn call_of_plain<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Raising<Object<'py>> {
         let given: Vec<Option<Object<'py>>> =
             call.args.iter().map(|arg| self.plain_left(*arg)).collect();
         let pairs = call.args.iter().zip(&given);

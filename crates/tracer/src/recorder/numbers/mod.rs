@@ -6,7 +6,7 @@
 //! compute with them: the result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
-//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, `rows` compares tuples and lists of them, `sums` adds them as `sum` does,
+//! numbers out of tensors, of which no guard can speak, `read_numbers` computes with those, `read_exprs` knows what sizes come of them, `orders` puts them in order, `rows` compares tuples and lists of them, `sums` adds them as `sum` does, `float_functions` has other functions of `math`,
 //! `texts` makes texts of them, and `pickles` bytes; `tensor_texts` those of tensors with one element, and `tables` has those that are found by a number. `tensors` are their nodes, and what holds them.
 
 pub(super) mod arithmetic;
@@ -17,6 +17,7 @@ pub(super) mod drawn;
 pub(super) mod dynamic;
 pub(super) mod fact_log;
 pub(super) mod facts;
+pub(super) mod float_functions;
 pub(super) mod handled;
 pub(super) mod lazy_readers;
 pub(super) mod number_functions;

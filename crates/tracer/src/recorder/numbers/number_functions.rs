@@ -20,6 +20,7 @@ use crate::functions::Numeric;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Looks;
 use crate::recorder::notes::call::Call;
+use crate::recorder::notes::effects::CONTENTS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::Origin;
 use crate::recorder::notes::symbols::{Number, Operand};
@@ -34,6 +35,9 @@ pub(super) fn is_in_math(callable: Borrowed<'_, '_>) -> bool {
     let module = callable.getattr("__module__");
     module.is_ok_and(|module| module.extract::<&str>().is_ok_and(|module| module == "math"))
 }
+
+/// Longer lists are searched by C code.
+const MOST: usize = 64;
 
 /// What C code iterates in a tuple, a list or a view of a dictionary.
 fn elements<'py>(sequence: Borrowed<'_, 'py>) -> Option<Vec<Object<'py>>> {
@@ -99,9 +103,10 @@ impl Recorder {
     ) -> Option<Vec<Object<'py>>> {
         self.kind(sequence);
         if heap::is_deque(sequence) {
-            // One from outside is read otherwise.
-            let is_own = self.origin(sequence) == Some(Origin::Fresh);
-            return is_own.then(|| heap::elements(sequence));
+            // One from outside is read otherwise, until it was read whole.
+            let is_known = self.origin(sequence) == Some(Origin::Fresh)
+                || self.state.borrow().reads.has(&(sequence.as_ptr() as usize, CONTENTS));
+            return is_known.then(|| heap::elements(sequence));
         }
         elements(sequence)
     }
@@ -235,30 +240,67 @@ impl Recorder {
         container: Borrowed<'_, 'py>,
         item: Borrowed<'_, 'py>,
     ) -> Option<bool> {
+        let mut equal = self.equal_items(frame, container, item)?;
+        match equal.find(|equal| *equal != Some(false)) {
+            None => Some(false),
+            Some(found) => found,
+        }
+    }
+
+    /// `index` and `count` of a list or tuple in the same way. One that isn't found raises, as C code has it.
+    pub(in crate::recorder) fn symbolic_search<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names: None } = call else { return None };
+        let [container, item] = *args else { return None };
+        let mut equal = self.equal_items(frame, container, item)?;
+        let found = if heap::is_named(callable, &["index"]) {
+            let mut place = 0;
+            loop {
+                match equal.next()?? {
+                    true => break place,
+                    false => place += 1,
+                }
+            }
+        } else {
+            let counted = equal.map(|equal| equal.map(usize::from));
+            counted.sum::<Option<usize>>()?
+        };
+        Some(Ok(found.into_pyobject(frame.py()).ok()?.into_any()))
+    }
+
+    /// Whether each item of a list or tuple equals a number, where one of them is symbolic. `None`: C code has to say.
+    fn equal_items<'r, 'py>(
+        &'r self,
+        frame: &'r Frame<'py>,
+        container: Borrowed<'r, 'py>,
+        item: Borrowed<'r, 'py>,
+    ) -> Option<impl Iterator<Item = Option<bool>> + use<'r, 'py>> {
         if !self.has_symbols()
             || !(heap::is_plain_tuple(container) || heap::is_exact_list(container))
         {
             return None;
         }
-        // What an outside container holds is guarded where it's read.
-        if self.origin(container) != Some(Origin::Fresh) && !heap::is_constant(container) {
-            return None;
-        }
+        // A constant that is no number equals none.
+        let differs = |own: Borrowed<'_, '_>| !heap::is_number(own) && heap::is_constant(own);
         let items = heap::children(container);
         {
             let mut state = self.state.borrow_mut();
             let mut all = items.iter().map(|item| item.as_borrowed()).chain([item]);
             let is_symbolic = all.clone().any(|item| state.number(item).is_some());
-            if !is_symbolic || !all.all(|item| state.term(item).is_some()) {
+            let is_known = |item| state.term(item).is_some() || differs(item);
+            if !is_symbolic || !all.all(is_known) || differs(item) || items.len() > MOST {
                 return None;
             }
         }
-        for own in &items {
-            if self.held_numbers_equal(frame, [own.as_borrowed(), item])? {
-                return Some(true);
-            }
+        if self.origin(container) != Some(Origin::Fresh) && !heap::is_constant(container) {
+            self.note(frame, |state| state.adopt_deep(container))?;
         }
-        Some(false)
+        Some(items.into_iter().map(move |own| match differs(own.as_borrowed()) {
+            true => Some(false),
+            false => self.held_numbers_equal(frame, [own.as_borrowed(), item]),
+        }))
     }
 
     /// `sorted` of numbers. That each is where it is, is what is decided.

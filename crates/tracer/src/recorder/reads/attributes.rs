@@ -293,11 +293,14 @@ impl Recorder {
     /// An attribute of a `threading.local`: what this thread has set it to. Others are the object's own.
     fn thread_local_attr<'py>(
         &self,
-        frame: &Frame<'_>,
+        frame: &Frame<'py>,
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Option<Result<Found<'py>>> {
         let text = heap::text(name);
+        if text == "__dict__" && thread_local::is_thread_local(owner) {
+            return self.dict_by_name(frame, owner, name).map(|dict| Ok(Found::Value(dict)));
+        }
         let is_own = text.starts_with("__") && text.ends_with("__");
         let dict = thread_local::dict_of(owner).filter(|_| !is_own)?;
         let dict = dict.as_any().as_borrowed();

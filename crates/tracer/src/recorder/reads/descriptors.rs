@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::types::{Slot, SlotName};
+use stator_cpython::heap::thread_local;
+use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, generic};
 use stator_guards::{FunctionField, GuardKind, Source};
@@ -200,6 +201,9 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
+        if let Some(dict) = self.dict_by_name(frame, owner, name) {
+            return Ok(Found::Value(dict));
+        }
         let offset = stator_cpython::heap::member::readable_offset_of(descriptor, owner);
         let outside = self.state.borrow().source(owner).is_some();
         let value =
@@ -227,6 +231,55 @@ impl Recorder {
         own.flatten().map_or(value, Ok).map(Found::Value).map_err(raise)
     }
 
+    /// `o.__dict__`, where it's a field of a C type as that of a `SimpleNamespace`, or a computed attribute. Of a
+    /// `threading.local` it's this thread's.
+    pub(in crate::recorder) fn dict_by_name<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        // Names are interned: those of instructions by the compiler, others by who calls this.
+        if !name.is(pyo3::intern!(frame.py(), "__dict__")) {
+            return None;
+        }
+        let dict = self.note(frame, |state| {
+            let of_thread = |state: &mut State| {
+                let dict = thread_local::dict_of(owner)?.into_any();
+                state.know_instance_dict(owner, dict.as_borrowed());
+                Some(dict)
+            };
+            Ok(state.instance_dict(owner).or_else(|| of_thread(state)))
+        });
+        dict.flatten()
+    }
+
+    /// `vars(o)`: whatever `o.__dict__` is. Where that is for Python code to say, the trace ends.
+    pub(in crate::recorder) fn dict_of<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let name = pyo3::intern!(frame.py(), "__dict__").as_any().as_borrowed();
+        let ty = owner.get_type();
+        let found = self.lookup(frame, &ty, name);
+        let is_in_c = types::slot(ty.as_borrowed(), SlotName::GetAttribute) != Slot::Python || {
+            let hook = pyo3::intern!(frame.py(), "__getattribute__").as_any().as_borrowed();
+            let hook = self.lookup(frame, &ty, hook);
+            hook.is_none_or(|hook| self.kind(hook.as_borrowed()) != Kind::Function)
+        };
+        let is_field = found.is_some_and(|found| {
+            let kind = self.descriptor(found.as_borrowed());
+            matches!(kind, Descriptor::GetSet | Descriptor::Member)
+        });
+        let dict = self.dict_by_name(frame, owner, name).filter(|_| is_in_c && is_field);
+        if dict.is_none() {
+            let detail = format!("vars() of a {}", heap::type_name(owner));
+            self.stop(frame, Reason::Unsupported, detail);
+        }
+        dict
+    }
+
     /// A field or computed attribute of a C type on an outside object.
     fn c_field<'py>(
         &self,
@@ -249,10 +302,7 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
-        // Names are interned: those of instructions by the compiler, others by who calls this.
-        if name.is(pyo3::intern!(frame.py(), "__dict__"))
-            && let Some(Some(dict)) = self.note(frame, |state| Ok(state.instance_dict(owner)))
-        {
+        if let Some(dict) = self.dict_by_name(frame, owner, name) {
             return Ok(Found::Value(dict));
         }
         if name.is(pyo3::intern!(frame.py(), "__class__")) {

@@ -203,16 +203,20 @@ impl Recorder {
         !self.state.borrow().written.classes().is_empty()
     }
 
-    /// A call that takes the elements of views from outside, or their number: it's given views of the trace's own.
+    /// A call that takes the elements of views and proxies from outside, or their number: it's given views of the trace's
+    /// own, and the dictionaries behind the proxies.
     pub(in crate::recorder) fn call_with_views<'py>(
         &self,
         call: Call<'_, 'py>,
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, .. } = call;
-        if !args.iter().any(|arg| dict::view_method(*arg).is_some()) || !self.takes_elements(call) {
+        let shows = |arg: &Borrowed<'_, '_>| {
+            arg.is_exact_instance_of::<PyMappingProxy>() || dict::view_method(*arg).is_some()
+        };
+        if !args.iter().any(shows) || !self.takes_elements(call) {
             return None;
         }
-        let shown: SmallVec<[_; 4]> = args.iter().map(|arg| self.own_view(frame, *arg)).collect();
+        let shown: SmallVec<[_; 4]> = args.iter().map(|arg| self.shown_by(frame, *arg)).collect();
         if shown.iter().all(Option::is_none) {
             return None;
         }
@@ -251,7 +255,7 @@ impl Recorder {
             return Some(self.call_object(call.with(call.callable, &[shown.as_borrowed()])));
         }
         if !heap::is_named(call.callable, HANDED_ON) {
-            return None;
+            return self.call_with_views(call);
         }
         let owner = call.callable.getattr("__objclass__").ok()?;
         if !owner.is(call.frame.py().get_type::<PyMappingProxy>()) {
