@@ -91,9 +91,9 @@ breaks! {
         "addresses differ from run to run"
         "compare with `is` instead of id() or hash()"
     /// A mode is active that a replay would bypass.
-    ForeignMode "SB011" "a torch function mode, dispatch mode or functorch transform is active"
+    ForeignMode "SB011" "a torch function mode, dispatch mode or functorch transform is active, or a method of tensors was replaced"
         "a replay would bypass it"
-        "enter the mode inside the compiled function"
+        "enter the mode inside the compiled function; leave the methods of torch.Tensor as they are"
     /// Unsupported use of a type.
     Unsupported "SB012" "an object that Stator does not trace"
         "its reads cannot be guarded"

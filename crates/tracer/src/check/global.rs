@@ -270,7 +270,7 @@ pub fn foreign_mode(state: &GlobalState) -> Option<&'static str> {
     MODES.into_iter().find(|name| match state.get(name) {
         Some(Value::Int(level)) => *level > 0,
         Some(Value::Bool(on)) => *on,
-        Some(Value::Text(names)) => **name == *tensor_type::FACT && !names.is_empty(),
+        Some(Value::Text(names)) => **name == *tensor_type::FACT && **names != *tensor_type::NONE,
         None => false,
     })
 }

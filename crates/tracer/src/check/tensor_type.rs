@@ -9,8 +9,11 @@ use pyo3::types::{PyString, PyType};
 use stator_cpython::heap::{torch, types};
 use stator_cpython::object::Object;
 
-/// The name of the fact: its value is the names that were replaced.
+/// The name of the fact: its value is the names that were replaced, or [`NONE`].
 pub const FACT: &str = "replaced methods of torch.Tensor";
+
+/// Nothing was replaced.
+pub const NONE: &str = "none";
 
 /// What a trace takes for granted. Operators have forms in place (`__iadd__`) and reflected ones.
 const OPERATORS: &str = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift";
@@ -30,13 +33,13 @@ struct First {
 pub fn replaced(py: Python<'_>) -> String {
     static FIRST: PyOnceLock<Vec<First>> = PyOnceLock::new();
     let Some(types) = torch::get(py).and_then(|torch| torch.types(py)) else {
-        return String::new();
+        return NONE.to_owned();
     };
     let first =
         FIRST.get_or_init(py, || names().map(|name| First::ask(py, &types, &name)).collect());
     let replaced = first.iter().filter(|first| !first.holds(py, &types));
     let replaced: Vec<_> = replaced.map(|first| first.name.bind(py).to_string()).collect();
-    replaced.join(", ")
+    if replaced.is_empty() { NONE.to_owned() } else { replaced.join(", ") }
 }
 
 fn names() -> impl Iterator<Item = String> {
