@@ -23,7 +23,7 @@ from stator._program_tracing.batching import LINKED, NotBatchableError, run_toge
 from stator._program_tracing.casting import SWITCHES, without_autocast
 from stator._program_tracing.flattening import flattened
 from stator._program_tracing.padding import NotPaddedError, Rows, counted
-from stator._program_tracing.table import draws_nothing, resolve
+from stator._program_tracing.table import is_quiet, resolve
 from stator._program_tracing.tracing import Tracing
 from stator._suggest import describe
 from stator.errors import ProgramInputError
@@ -160,7 +160,7 @@ class TensorProgram(_stator.Runs):
     @property
     def _is_pure(self) -> bool:
         """Whether it surely draws no random numbers: then it makes no difference when it runs."""
-        return all(draws_nothing(name) for name in self._native.names())
+        return is_quiet(self._native.text, self._native.names())
 
     @property
     def _counts_of_rows(self) -> set[int] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import OrderedDict
 from typing import Any
 
@@ -17,8 +16,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import stator.federated as fl
+from stator._program_tracing import padding
 from stator.federated.execution import LocalContext
-from stator.programs import TensorProgram, TensorSpec
+from stator.programs import TensorProgram
 
 MODEL = fl.TensorType(np.float32, [3])
 ROWS = OrderedDict(
@@ -69,6 +69,7 @@ def both(fn: Any, sizes: list[int] = SIZES, arrays: str | None = None) -> tuple[
     found = []
     for exact in (False, True):
         with fl.framework.get_context_stack().install(LocalContext(threads=1, exact=exact)):
+            torch.manual_seed(0)
             found.append(comp(np.array([0.3, -0.2, 0.5], np.float32), clients(sizes)))
     return found[0], found[1]
 
@@ -97,11 +98,17 @@ def gradient(loss: Any) -> Any:
     return fn
 
 
+def attended(w, r):
+    return torch.stack([r["x"] * w, r["x"].exp(), r["x"].sin() * w, r["x"] * r["y"][:, None]], 2)
+
+
+torch.manual_seed(0)
 LAYER = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.GELU(), nn.Linear(4, 3))
 IMAGES = nn.Sequential(
     nn.Conv2d(1, 2, 3, padding=1), nn.GroupNorm(1, 2), nn.ReLU(), nn.MaxPool2d(2)
 )
 TABLE = nn.Embedding(3, 3)
+ATTENTION = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.5, batch_first=True).eval()
 GRU = nn.GRU(1, 2, batch_first=True)
 LSTM = nn.LSTM(1, 2)
 
@@ -154,6 +161,12 @@ EVERY = {
     "recurrent, steps first": gradient(
         lambda w, r: LSTM((r["x"] * w).T.unsqueeze(-1))[0][-1].square().mean()
     ),
+    "attention": gradient(lambda w, r: ATTENTION(attended(w, r)).square().mean()),
+    "attention as a function": gradient(
+        lambda w, r: F.scaled_dot_product_attention(*[attended(w, r)] * 3).std()
+    ),
+    "the first row": gradient(lambda w, r: F.dropout(r["x"], 0.5, False)[0] @ w),
+    "sums of the first": gradient(lambda w, r: (r["x"] * w).cumsum(1).flip(1).softmax(-1).std()),
     "an optimizer": lambda w, r: stepped(w, r),
     # Numbers and shapes.
     "the number of rows": lambda w, r: (len(r["y"]), float(len(r["y"])), r["x"].shape[0]),
@@ -200,3 +213,98 @@ def stepped(w, r):
 def test_results_are_those_of_one_after_the_other(fn: Any, run: list[tuple[int, bool]]) -> None:
     same(*both(fn))
     assert sorted(run) == [(3, True), (4, True)]
+
+
+APART = {
+    "rows beside each other": (lambda w, r: r["x"].cumsum(0).sum(), "along rows"),
+    "rows with rows": (lambda w, r: (r["x"] @ r["x"].T).sum(), "rows with rows"),
+    "half of the rows": (lambda w, r: r["x"][len(r["x"]) // 2 :].sum(0), "number of rows"),
+    "some rows": (lambda w, r: r["x"][:-1].sum(0), None),
+    "a row for each": (lambda w, r: r["x"] * w, None),
+    "computed with as a number": (lambda w, r: (len(r["x"]) * 2, r["x"].sum()), "number of rows"),
+    "the number as a float, twice": (
+        lambda w, r: (float(len(r["y"])), r["x"].sum() / float(len(r["y"]))),
+        None,
+    ),
+    "all rows normalised": (
+        lambda w, r: F.batch_norm(r["x"] * w, None, None, training=True).square().sum(),
+        "batch_norm",
+    ),
+    "rows as one": (lambda w, r: r["x"].flatten().square().sum(), "reshaped"),
+    "the last row": (lambda w, r: r["x"][-1], None),
+    "no rule": (lambda w, r: torch.linalg.matrix_norm(r["x"]), "no rule for"),
+    "the greatest one's place": (lambda w, r: (r["x"] @ w).argmax(), "a place among rows"),
+    "beside the columns": (lambda w, r: (r["y"] + r["x"][:, :1]).sum(), "rows"),
+    "draws": (lambda w, r: (r["x"] + torch.randn(3)).sum(), None),
+}
+"""What runs for clients with as many rows alone, and what is said of it: `None` where that is known
+beforehand."""
+
+
+@pytest.mark.parametrize(("fn", "why"), APART.values(), ids=APART)
+def test_others_run_in_groups(
+    fn: Any, why: str | None, run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stator.federated")
+    same(*both(fn, [5, 5, 3, 3, 7, 9]))
+    assert not any(is_padded for _, is_padded in run)
+    said = [text for text in caplog.messages if "as many rows" in text]
+    assert bool(said) == (why is not None)
+    assert all(str(why) in text for text in said)
+
+
+def test_clients_without_rows_are_never_padded(run: list[tuple[int, bool]]) -> None:
+    same(*both(lambda w, r: (r["x"] * w).sum(0), [0, 3, 4, 0, 3]))
+    assert sorted(run) == [(2, False), (3, True)]
+
+
+def test_many_clients_of_a_size_run_by_themselves(run: list[tuple[int, bool]]) -> None:
+    same(*both(lambda w, r: (r["x"] * w).mean(0), [5] * 32 + [6, 7]))
+    assert sorted(run) == [(2, True), (32, False)]
+
+
+def test_a_program_that_gives_something_else_is_run_in_groups(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stator.federated")
+    rule = padding._RULES["mean"]
+    monkeypatch.setitem(padding._RULES, "mean", lambda *args, **how: rule(*args, **how) * 1.01)
+    same(*both(lambda w, r: (r["x"] * w).mean(0)))
+    assert "at once they give something else" in caplog.text
+
+
+def mapped(fn: Any, aggregate: Any) -> Any:
+    local = fl.local_computation(MODEL, ROWS)(fn)
+
+    def body(w: Any, rows: Any) -> Any:
+        return aggregate(fl.federated_map(local, (fl.federated_broadcast(w), rows)))
+
+    return fl.federated_computation(
+        body, fl.FederatedType(MODEL, fl.SERVER), fl.FederatedType(ROWS, fl.CLIENTS)
+    )
+
+
+def test_what_is_wrong_with_a_client_is_said_of_that_client() -> None:
+    rows = clients([3, 4, 5, 6])
+    rows[2]["k"][1] = 7
+    comp = mapped(lambda w, r: F.cross_entropy(r["x"] * w, r["k"]), fl.federated_mean)
+    for _ in range(2):
+        with pytest.raises(IndexError) as raised:
+            comp(np.ones(3, np.float32), rows)
+        assert "at client 2" in raised.value.__notes__
+    rows[2]["k"][1] = 0
+    assert np.isfinite(comp(np.ones(3, np.float32), rows))
+
+
+def test_a_client_that_is_not_finite_is_alone_in_that(run: list[tuple[int, bool]]) -> None:
+    rows = clients([3, 4, 4, 3])
+    rows[1]["x"][0, 1] = np.nan
+    rows[2]["x"][:] = np.inf
+    comp = mapped(gradient(lambda w, r: F.mse_loss(r["x"] @ w, r["y"])), fl.federated_collect)
+    found = []
+    for exact in (False, True):
+        with fl.framework.get_context_stack().install(LocalContext(exact=exact)):
+            found.append(comp(np.ones(3, np.float32), rows))
+    same(*found)
+    assert run == [(4, True)]
+    assert [bool(np.isfinite(value)) for _, value in found[0]] == [True, False, False, True]

@@ -35,7 +35,7 @@ def padded(columns: Sequence[Any], lengths: Sequence[int]) -> list[torch.Tensor]
     return [torch.cat(column)[places] if isinstance(column, list) else column for column in columns]
 
 
-_REQUIRED = re.compile(r"require %\d+\.size\(0\) == %\d+\.size\(0\)")
+_REQUIRED = re.compile(r"require (?:%\d+\.size\(0\) ==|0 <) %\d+\.size\(0\)")
 _FLOAT = re.compile(r"(%\d+) = builtins\.float\(%\d+\)")
 _NAME = re.compile(r"%\d+")
 
@@ -205,7 +205,9 @@ def _without_rows(padding: Padding, *values: Any) -> None:
     *("ceil", "trunc", "reciprocal", "lerp", "addcmul", "addcdiv", "float", "double", "long"),
     *("int", "bool", "to", "type", "type_as", "detach", "clone", "contiguous", "masked_fill"),
     *("xlogy", "hypot", "logit", "positive", "requires_grad_", "zeros_like", "ones_like"),
-    *"full_like",
+    "full_like",
+    # Where a program draws nothing, these do nothing.
+    *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"),
 )
 def _elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
     """An element of the result is made of one of each tensor, which are broadcast."""
@@ -658,7 +660,12 @@ def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
                     break
                 return padding.mark(call(input, key), place)
             dim, place = dim + 1, place + 1
-        elif type(each) is int and dim != rows:
+        elif type(each) is int and (dim != rows or not each):
+            # All clients have a first row.
+            if dim == rows and len(keys) == 1:
+                return call(input, key)
+            if dim == rows:
+                break
             dim += 1
         else:
             break
@@ -705,6 +712,32 @@ def _added(
     if index.dim() == 1 and rows != _positive(dim, input):
         raise NotPaddedError("clients of different sizes: rows are added to something else")
     return call(input, dim, index, padding.only(source, 0), **how)
+
+
+# Attention within each row.
+
+
+@_rule("scaled_dot_product_attention")
+def _attention(
+    padding: Padding, call: Any, /, query: Any, key: Any, value: Any, *args: Any, **how: Any
+) -> Any:
+    _without_rows(padding, args, how)
+    if {padding.dim(each) for each in (query, key, value)} != {0} or query.dim() < 3:
+        raise NotPaddedError("clients of different sizes: attention among rows")
+    return padding.mark(call(query, key, value, *args, **how), 0)
+
+
+@_rule("multi_head_attention_forward")
+def _heads(
+    padding: Padding, call: Any, /, query: Any, key: Any, value: Any, *args: Any, **how: Any
+) -> Any:
+    hidden = how.pop("key_padding_mask", None)
+    _without_rows(padding, args, how)
+    is_apart = {padding.dim(each) for each in (query, key, value)} == {1} and query.dim() == 3
+    if not is_apart or (hidden is not None and padding.dim(hidden) != 0):
+        raise NotPaddedError("clients of different sizes: attention among rows")
+    found, weights = call(query, key, value, *args, key_padding_mask=hidden, **how)
+    return padding.mark(found, 1), weights if weights is None else padding.mark(weights, 0)
 
 
 # Recurrent networks: rows are independent sequences.
