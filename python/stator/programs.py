@@ -230,7 +230,7 @@ class TensorProgram(_stator.Runs):
         def run(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
             # Numbers come of sizes, which all of these clients have in common, or of their rows.
             results = self._linked.run(tensors)
-            made = []
+            made: list[Any] = []
             for at, (result, (dtype, _)) in enumerate(
                 zip(results, self._native.outputs, strict=True)
             ):

@@ -152,7 +152,7 @@ def _name_of(func: Any) -> str:
     owner = getattr(func, "__self__", None)
     if getattr(func, "__name__", "") == "__get__" and owner is not None:
         return str(owner.__name__)
-    name = (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
+    name: str = (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
     return name.strip("_") if name.startswith("__") else name
 
 
