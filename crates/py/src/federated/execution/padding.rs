@@ -83,27 +83,3 @@ pub fn together(groups: Vec<(Option<usize>, Vec<usize>)>) -> Vec<Together> {
     }
     found
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{MANY, Together, together};
-
-    #[test]
-    fn small_groups_are_put_together() {
-        let many: Vec<usize> = (10..10 + MANY).collect();
-        let groups = vec![
-            (Some(5), vec![0, 2]),
-            (Some(6), vec![1]),
-            (Some(8), many.clone()),
-            (None, vec![3]),
-        ];
-        let found = together(groups);
-        let clients: Vec<&[usize]> = found.iter().map(Together::clients).collect();
-        assert_eq!(clients, [&many[..], &[3], &[0, 2, 1]]);
-        assert_eq!(found[2].lengths(), Some(&[5, 5, 6][..]));
-        assert_eq!(found[2].largest(), 1);
-        let parts: Vec<bool> = found[2].chunks(2).map(|part| part.is_padded()).collect();
-        assert_eq!(parts, [false, false]);
-        assert_eq!(found[2].apart().len(), 2);
-    }
-}
