@@ -5,6 +5,7 @@ Each client takes some steps of gradient descent on rows of its own, with a clas
 
 from __future__ import annotations
 
+import importlib.util
 import resource
 import time
 from collections.abc import Callable
@@ -15,6 +16,10 @@ import numpy as np
 import stator.federated as fl
 from bench.classifier import PIXELS, ROWS, SHAPES, first_model, rows_of_clients, train
 from stator.federated.execution import LocalContext
+
+IN_CHUNKS = "in chunks of Ray's, with one worker"
+WANTED = {"one after the other": 20, IN_CHUNKS: 10}
+"""How many µs a client may cost beside its operations; otherwise 5."""
 
 
 def a_round() -> Any:
@@ -83,7 +88,7 @@ def own_costs(clients: int = 4000, runs: int = 9) -> dict[str, float]:
     """Seconds that a client costs beside the operations of its program: the least of some runs.
 
     The program is small: a model and a client's rows give a model, a number and how many rows there
-    are, whose weighted mean and sums are taken."""
+    are, whose weighted mean and sums are taken. Where Ray is installed, its chunks are among it."""
     import torch
 
     torch.set_num_threads(1)
@@ -143,11 +148,21 @@ def own_costs(clients: int = 4000, runs: int = 9) -> dict[str, float]:
             lambda: [at_once(weights, each) for each in many for _ in range(clients // 256)]
         )
 
-    return {
+    together = batched(equal, 1)
+    found = {
         "one after the other": spent(equal, exact=True) - alone,
-        "at once": spent(equal, exact=False) - batched(equal, 1),
+        "at once": spent(equal, exact=False) - together,
         "at once, of two sizes in turn": spent(ragged, exact=False) - batched(ragged, 2),
     }
+    if importlib.util.find_spec("ray") is not None:
+        from stator.federated.ray import RayContext
+
+        with (
+            RayContext(workers=1, chunk=256) as context,
+            fl.framework.get_context_stack().install(context),
+        ):
+            found[IN_CHUNKS] = least(lambda: comp(model, equal)) - together
+    return found
 
 
 def _seconds(run: Callable[[], Any]) -> float:

@@ -212,7 +212,7 @@ def at_once(found: dict[str, Any]) -> list[str]:
         "| | µs a client | wanted |",
         "| :-- | --: | --: |",
         *(
-            f"| {name} | {seconds * 1e6:.1f} | {20 if name == 'one after the other' else 5} |"
+            f"| {name} | {seconds * 1e6:.1f} | {clients.WANTED.get(name, 5)} |"
             for name, seconds in found["own"].items()
         ),
         "",

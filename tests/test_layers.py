@@ -245,9 +245,14 @@ MODULES = {
     "_program_tracing.each_draws": {"_program_tracing.table"},
     "_program_tracing.batching": {
         *("_program_tracing.casting", "_program_tracing.each_draws", "_program_tracing.unrolled"),
+        "_program_tracing.padding",
     },
     "_program_tracing.unrolled": set(),
-    "_program_tracing.arrays": {"_program_tracing", "_program_tracing.checked"},
+    "_program_tracing.padding": set(),
+    "_program_tracing.known": set(),
+    "_program_tracing.arrays": {
+        *("_program_tracing", "_program_tracing.checked", "_program_tracing.known"),
+    },
     "_program_tracing.numpy_functions": {"_program_tracing", "_program_tracing.arrays"},
     "_program_tracing.numpy_selected": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.checked"),
@@ -298,8 +303,8 @@ MODULES = {
     },
     "programs": {
         *("_program_tracing.batching", "_program_tracing.casting", "_program_tracing.flattening"),
-        *("_program_tracing", "_program_tracing.table", "_program_tracing.tracing"),
-        *("_suggest", "errors"),
+        *("_program_tracing", "_program_tracing.padding", "_program_tracing.table"),
+        *("_program_tracing.tracing", "_suggest", "errors"),
     },
     "_export": {"_exporting.programs"},
     "_exporting": set(),
@@ -309,7 +314,7 @@ MODULES = {
     "_exporting.programs": {"_exporting.recording", "_suggest", "errors"},
     "_local_computations": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.tracing"),
-        *("_array_code", "_suggest", "programs"),
+        *("_array_code", "_program_tracing.padding", "_suggest", "programs"),
     },
     "_array_code": {"_program_tracing.arrays", "errors", "programs"},
 }

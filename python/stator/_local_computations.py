@@ -17,6 +17,7 @@ import torch
 
 from stator import _array_code
 from stator._program_tracing import arrays
+from stator._program_tracing.padding import NotPaddedError, padded
 from stator._program_tracing.tracing import Tracing, rebuilt, take_apart
 from stator._stator import federated as _federated
 from stator._suggest import describe
@@ -144,6 +145,10 @@ class _Runner:
         self._is_right: bool | None = None
         # The sizes for which that was looked at.
         self._compared: set[Any] = set()
+        # Whether clients with different numbers of rows may run together; and whether it was seen
+        # that they give what each gives alone.
+        self.pads = True
+        self._is_right_padded = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors = [_tensor(leaf) for leaf in _leaves((args, kwargs))]
@@ -162,6 +167,11 @@ class _Runner:
             apart=program._run,
             check=program._checked,
             varies=[None in sizes for sizes in inputs],
+            has_rows=program._counts_of_rows is not None
+            and all(
+                (None in sizes) == (None in spec.shape)
+                for sizes, spec in zip(inputs, program.inputs, strict=True)
+            ),
             copies=program._copies,
             marks=_MARKS.search(program.text) is not None,
             is_pure=program._is_pure,
@@ -185,12 +195,17 @@ class _Runner:
         count: int,
         columns: list[torch.Tensor],
         states: list[torch.Tensor] | None,
+        lengths: list[int] | None = None,
     ) -> list[torch.Tensor] | None:
         """What it gives for tensors with a first dimension of clients, with such a dimension.
         `None`: it is to be run for one after the other.
 
         states: where PyTorch's generator is for each client, if it may draw.
+        lengths: how many rows each client has, where they differ: inputs that vary are lists of the
+            clients' tensors then.
         """
+        if lengths is not None:
+            return self._padded(count, columns, lengths)
         # Draws depend on how tensors lie in memory, which may depend on sizes.
         sizes = tuple(column.shape[1:] for column in columns)
         is_new = self._is_right is None or (states is not None and sizes not in self._compared)
@@ -215,6 +230,28 @@ class _Runner:
             return None
         return made
 
+    def _padded(
+        self, count: int, columns: list[Any], lengths: list[int]
+    ) -> list[torch.Tensor] | None:
+        """The same for clients with different numbers of rows. `None`: they are to run with those
+        that have as many."""
+        try:
+            made = self._program._run_together(count, padded(columns, lengths), lengths=lengths)
+            if not self._is_right_padded:
+                # The most padding, and the least.
+                for client in {lengths.index(min(lengths)), lengths.index(max(lengths))}:
+                    alone = self._program(*(column[client].clone() for column in columns))
+                    if not _are_close([output[client] for output in made], alone):
+                        raise NotPaddedError("at once they give something else")
+                self._is_right_padded = True
+        except Exception as error:
+            self.pads = False
+            _LOG.info(
+                "%r runs at once for clients with as many rows alone: %s", self._program, error
+            )
+            return None
+        return made
+
     def failed(self, error: Exception) -> None:
         """It couldn't be run for several clients. For one alone it tells what is wrong; or nothing
         is."""
@@ -233,6 +270,8 @@ class Flat(NamedTuple):
     """Raises if a tuple of tensors doesn't fit."""
     varies: list[bool]
     """For each input, whether its sizes differ between values of the type."""
+    has_rows: bool
+    """Whether that is the number of rows in all of these, and clients may be padded."""
     copies: bool
     """Whether it may write to its inputs."""
     marks: bool

@@ -22,7 +22,8 @@ from stator._program_tracing import TensorSpec
 from stator._program_tracing.batching import LINKED, NotBatchableError, run_together
 from stator._program_tracing.casting import SWITCHES, without_autocast
 from stator._program_tracing.flattening import flattened
-from stator._program_tracing.table import draws_nothing, resolve
+from stator._program_tracing.padding import NotPaddedError, Rows, counted
+from stator._program_tracing.table import is_quiet, resolve
 from stator._program_tracing.tracing import Tracing
 from stator._suggest import describe
 from stator.errors import ProgramInputError
@@ -61,6 +62,7 @@ class TensorProgram(_stator.Runs):
         "__weakref__",
         "_constants",
         "_copies",
+        "_counted",
         "_linked",
         "_names",
         "_native",
@@ -91,6 +93,8 @@ class TensorProgram(_stator.Runs):
         # Whether each client has what it makes for itself, where it runs for many at once; `None`
         # before the first time.
         self._owns: bool | None = None
+        # Which results are the number of rows, once that was asked.
+        self._counted: tuple[set[int] | None] | None = None
 
     trace = staticmethod(_stator._trace_program)
     """`TensorProgram.trace(fn, specs=(), kwargs=None)`: the program of a function.
@@ -156,7 +160,19 @@ class TensorProgram(_stator.Runs):
     @property
     def _is_pure(self) -> bool:
         """Whether it surely draws no random numbers: then it makes no difference when it runs."""
-        return all(draws_nothing(name) for name in self._native.names())
+        return is_quiet(self._native.text, self._native.names())
+
+    @property
+    def _counts_of_rows(self) -> set[int] | None:
+        """Which results are the number of rows of inputs that vary. `None`: clients with different
+        numbers can't run together."""
+        if self._counted is None:
+            varying = [spec.shape for spec in self._types if None in spec.shape]
+            is_first = all(shape[0] is None and None not in shape[1:] for shape in varying)
+            gives_rows = any(None in sizes for _, sizes in self._native.outputs)
+            is_so = varying and is_first and not gives_rows and self._is_pure
+            self._counted = (counted(self._native.text) if is_so else None,)
+        return self._counted[0]
 
     @property
     def _switches(self) -> bool:
@@ -198,31 +214,43 @@ class TensorProgram(_stator.Runs):
         count: int,
         columns: Sequence[torch.Tensor],
         states: list[torch.Tensor] | None = None,
+        lengths: Sequence[int] | None = None,
     ) -> list[torch.Tensor]:
         """What it gives for inputs with a first dimension of clients, with such a dimension. It may
-        write to the inputs. `states`: where PyTorch's generator is for each client.
+        write to the inputs. `states`: where PyTorch's generator is for each client. `lengths`: how
+        many rows each client has, where they differ: those of the inputs that vary are padded.
 
         Raises where it can't be run for all at once, and where it fails for one of them.
         """
         self._checked(tuple(column[0] for column in columns))
+        counts = set() if lengths is None else self._counts_of_rows
+        if counts is None:
+            raise NotPaddedError("it computes with the number of rows")
 
-        def run(tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-            # Numbers come of sizes, which all of these clients have in common.
-            return [
-                result
-                if isinstance(result, torch.Tensor)
-                else torch.tensor(result, dtype=getattr(torch, dtype))
-                for result, (dtype, _) in zip(
-                    self._linked.run(tensors), self._native.outputs, strict=True
-                )
-            ]
+        def run(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
+            # Numbers come of sizes, which all of these clients have in common, or of their rows.
+            results = self._linked.run(tensors)
+            made: list[Any] = []
+            for at, (result, (dtype, _)) in enumerate(
+                zip(results, self._native.outputs, strict=True)
+            ):
+                if at in counts:
+                    made.append(Rows(int(result)))
+                elif isinstance(result, (torch.Tensor, Rows)):
+                    made.append(result)
+                else:
+                    made.append(torch.tensor(result, dtype=getattr(torch, dtype)))
+            return made
 
         with torch.inference_mode(False):
             own = [column.clone() if column.is_inference() else column for column in columns]
-            results = self._in_batch(run, own, count, states)
+            results = self._in_batch(run, own, count, states, lengths)
         outputs = []
         for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
             output = result.detach()
+            if lengths is not None and not sizes:
+                # The number of rows may be given as another type.
+                output = output.to(getattr(torch, dtype))
             if not _is_of(output[0], _spec(dtype, sizes)):
                 raise NotBatchableError("what it gives for all at once is of another type")
             outputs.append(output.contiguous())
@@ -234,13 +262,18 @@ class TensorProgram(_stator.Runs):
         columns: list[torch.Tensor],
         count: int,
         states: list[torch.Tensor] | None,
+        lengths: Sequence[int] | None = None,
     ) -> list[Any]:
         """What `run` gives, with a first dimension of clients. What the program makes is all
         clients' where it is the same for all of them, as long as it doesn't write to that."""
+        how: dict[str, Any] = {}
+        if lengths is not None:
+            with_rows = [at for at, spec in enumerate(self._types) if None in spec.shape]
+            how = {"lengths": lengths, "with_rows": with_rows}
         if not self._owns:
             given = [column.clone() for column in columns] if self._copies else columns
             try:
-                found = run_together(run, given, count, states=states and [*states])
+                found = run_together(run, given, count, states=states and [*states], **how)
             except Exception:
                 text = self._native.text
                 if self._owns is False or not (_WRITES.search(text) or "requires_grad" in text):
@@ -248,7 +281,7 @@ class TensorProgram(_stator.Runs):
             else:
                 self._owns = False
                 return found
-        results = run_together(run, columns, count, states=states, owns=True)
+        results = run_together(run, columns, count, states=states, owns=True, **how)
         self._owns = True
         return results
 

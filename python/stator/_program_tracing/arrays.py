@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.checked import is_all_true
+from stator._program_tracing.known import Known
 
 __all__ = [
     "OF_ARRAYS",
@@ -28,6 +29,7 @@ __all__ = [
     "begin",
     "dtype_of",
     "end",
+    "known",
     "note",
     "was_noted",
 ]
@@ -115,11 +117,26 @@ def begin() -> None:
     """Begins a trace."""
     _STATE.is_numpy = False
     _STATE.constants = {}
+    _STATE.known = Known()
 
 
 def end() -> None:
     """Ends it."""
     _STATE.constants = {}
+    _STATE.known = Known()
+
+
+def known() -> Known:
+    """What is known of this thread's tensors without data."""
+    found: Known = _STATE.known
+    return found
+
+
+def numbers(tensor: Any) -> list[Any]:
+    """The numbers in a tensor that is computed of constants alone; otherwise none."""
+    with _disable_current_modes():
+        found = _STATE.known.of(tensor)
+        return [] if found is None else found.reshape(-1).tolist()
 
 
 def note() -> None:
@@ -310,20 +327,29 @@ class Array:
     def __iter__(self) -> Any:
         return iter([Array(row) for row in self.tensor.unbind(0)])
 
+    # What is computed of constants alone is one. Of anything else numbers are data, and refused.
+
     def __bool__(self) -> bool:
-        return bool(self.tensor)
+        found = numbers(self.tensor)
+        return bool(found[0]) if len(found) == 1 else bool(self.tensor)
 
     def __int__(self) -> int:
-        return int(self.tensor)
+        found = numbers(self.tensor)
+        return int(found[0]) if len(found) == 1 else int(self.tensor)
 
     def __float__(self) -> float:
-        return float(self.tensor)
+        found = numbers(self.tensor)
+        return float(found[0]) if len(found) == 1 else float(self.tensor)
 
     def item(self) -> Any:
-        return self.tensor.item()
+        found = numbers(self.tensor)
+        return found[0] if len(found) == 1 else self.tensor.item()
 
     def tolist(self) -> Any:
-        return self.tensor.tolist()
+        found = numbers(self.tensor)
+        if not found:
+            return self.tensor.tolist()
+        return found if self.tensor.dim() else found[0]
 
     # Items.
 
@@ -729,8 +755,13 @@ def length(value: Any) -> Any:
     return value.tensor.shape[0] if isinstance(value, Array) else value.__len__()
 
 
+def absolute(value: Any) -> Any:
+    """What `abs` gives, of arrays from outside too."""
+    return (array(value) if isinstance(value, np.ndarray) else value).__abs__()
+
+
 # Called while a program is traced, and no part of it.
-SILENT: list[Callable[..., Any]] = [note, constant, note_when, is_then]
+SILENT: list[Callable[..., Any]] = [note, constant, note_when, is_then, numbers]
 
 
 def _tensor(

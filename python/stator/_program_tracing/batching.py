@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 
 from stator._program_tracing.casting import without_autocast
 from stator._program_tracing.each_draws import MOST, drawn, is_drawing
+from stator._program_tracing.padding import NotPaddedError, Padding, Rows
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
 __all__ = ["LINKED", "NotBatchableError", "run_together"]
@@ -37,6 +38,8 @@ def run_together(
     draws: bool = False,
     states: list[torch.Tensor] | None = None,
     owns: bool = False,
+    lengths: Sequence[int] | None = None,
+    with_rows: Sequence[int] = (),
 ) -> list[Any]:
     """What `run` gives, with a first dimension of clients.
 
@@ -46,14 +49,26 @@ def run_together(
     states: where PyTorch's generator is for each client, which draws what it would alone.
     owns: whether each client has what the program makes, for itself, where that is the same for all
         of them: then it may be written to.
+    lengths: how many rows each client has, where they differ: the inputs `with_rows` are padded.
 
     Raises `NotBatchableError` where the program can't be run in this way, and whatever it raises.
     """
 
     def batched(*tensors: torch.Tensor) -> tuple[Any, ...]:
-        with _Gradients(count, states, _functorch.maybe_get_level(tensors[0]), owns):
-            return tuple(run(tensors))
+        level = _functorch.maybe_get_level(tensors[0])
+        if lengths is None:
+            with _Gradients(count, states, level, owns):
+                return tuple(run(tensors))
+        *tensors, own = tensors  # type: ignore[assignment]
+        padding = Padding(own, max(lengths), [tensors[at] for at in with_rows])
+        with _Gradients(count, states, level, owns, padding):
+            found = run(tuple(tensors))
+        if any(padding.dim(result) is not None for result in found):
+            raise NotPaddedError("clients of different sizes: it gives rows")
+        return tuple(own if isinstance(result, Rows) else result for result in found)
 
+    if lengths is not None:
+        columns = [*columns, torch.tensor(lengths)]
     with torch.enable_grad(), without_autocast(), _silence():
         randomness = "different" if draws else "error"
         return list(torch.vmap(batched, randomness=randomness)(*columns))
@@ -149,10 +164,16 @@ class _Gradients(TorchFunctionMode):
     """Takes gradients of the tensors beneath those that operations see."""
 
     def __init__(
-        self, count: int, states: list[torch.Tensor] | None, level: int, owns: bool
+        self,
+        count: int,
+        states: list[torch.Tensor] | None,
+        level: int,
+        owns: bool,
+        padding: Padding | None = None,
     ) -> None:
         super().__init__()
         self._owns = owns
+        self._padding = padding
         self._count = count
         self._states = states
         self._level = level
@@ -161,7 +182,10 @@ class _Gradients(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        found = self._called(func, args, kwargs)
+        if self._padding is None:
+            found = self._called(func, args, kwargs)
+        else:
+            found = self._padding.called(func, args, kwargs, self._called)
         return self._own(found, (args, kwargs)) if self._owns else found
 
     def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

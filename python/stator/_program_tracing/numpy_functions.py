@@ -18,6 +18,7 @@ from stator._program_tracing import arrays
 from stator._program_tracing.arrays import (
     Array,
     Selected,
+    absolute,
     array,
     both,
     cast,
@@ -46,7 +47,10 @@ __all__ = [
 ]
 
 # Functions, and what is traced in their place.
-SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [(len, length)]
+SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (len, length),
+    (abs, absolute),
+]
 
 
 SELECTED: dict[str, Callable[..., Any]] = {}

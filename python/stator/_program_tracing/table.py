@@ -15,7 +15,7 @@ import math
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ import torch
 from stator import _stator
 from stator._program_tracing.casting import SWITCHES
 
-__all__ = ["draws_nothing", "is_method", "name_of", "resolve"]
+__all__ = ["draws_nothing", "is_method", "is_quiet", "name_of", "resolve"]
 
 
 # Where else operations live, and how their names begin in a text.
@@ -172,6 +172,51 @@ def _is_seeded(operation: Any) -> bool:
     packet: Any = operation
     overloads = [getattr(packet, overload) for overload in packet.overloads()]
     return any(torch.Tag.nondeterministic_seeded in each.tags for each in overloads)
+
+
+_CALLED = re.compile(r"%\d+ = ([\w.]+)\((.*)\)")
+_ARGUMENT = re.compile(r"(?:[^,()\[\]]|\([^()]*\)|\[[^\[\]]*\])+")
+"""One of several, of which lists and tuples hold names and numbers alone."""
+
+_F = "torch.nn.functional"
+_DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout")
+_RATES: dict[str, tuple[int, int]] = {
+    **{f"{_F}.{name}": (1, 2) for name in (*_DROPOUTS, "feature_alpha_dropout")},
+    **{f"torch.{name}": (5, 6) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+    f"{_F}.scaled_dot_product_attention": (4, -1),
+    f"{_F}.multi_head_attention_forward": (10, 13),
+}
+"""What draws where it has a rate that isn't zero, and is told to train: the places of both."""
+
+
+def is_quiet(text: str, names: Iterable[str]) -> bool:
+    """Whether a program surely draws no random numbers. `names`: those in its text."""
+    drawing = {name for name in names if not draws_nothing(name)}
+    if not drawing <= _RATES.keys():
+        return False
+    called = [found for line in text.splitlines() if (found := _CALLED.fullmatch(line))]
+    return all(
+        _has_no_rate(name, _ARGUMENT.findall(arguments))
+        for name, arguments in (found.groups() for found in called)
+        if name in drawing
+    )
+
+
+def _has_no_rate(name: str, arguments: list[str]) -> bool:
+    given = [argument.strip() for argument in arguments]
+    named = dict(each.split("=", 1) for each in given if re.match(r"\w+=", each))
+    given = given[: len(given) - len(named)]
+    is_recurrent = name.startswith("torch.") and name.count(".") == 1
+    # Packed sequences come with the numbers of their steps.
+    if is_recurrent and (named or len(given) != 9 or not given[2].startswith("[")):
+        return False
+    rate, trains = _RATES[name]
+    is_attention = "attention" in name
+    found = given[rate] if len(given) > rate else named.get("dropout_p" if is_attention else "p")
+    if found is None and name.endswith("scaled_dot_product_attention"):
+        return True
+    told = given[trains] if len(given) > trains > 0 else named.get("training")
+    return found in ("0", "0.0") or told == "False"
 
 
 # Where functions written in Python find each other, beside their own modules.

@@ -203,6 +203,7 @@ class _Watch(TorchDispatchMode):
         self._inputs = {_memory(value): index for index, value in enumerate(inputs)}
         self._outside: dict[int, Any] = {}
         self._found: dict[int, _Outside] = {}
+        self._known = arrays.known()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -224,8 +225,11 @@ class _Watch(TorchDispatchMode):
         if "generator" in kwargs:
             # Nothing is drawn here, and not every operation without data takes one.
             kwargs = {**kwargs, "generator": None}
+        self._known.forget(written)
         try:
-            return func(*args, **kwargs)
+            found = func(*args, **kwargs)
+            self._known.note(func, args, kwargs, found)
+            return found
         except DynamicOutputShapeException:
             given = data_sized.GIVEN.get(func)
             made = None if given is None else given(UNKNOWN, *args, **kwargs)

@@ -10,6 +10,7 @@ mod kernels;
 mod leaf;
 mod numbers;
 mod owned;
+mod padding;
 mod parts;
 mod pause;
 pub mod payload;

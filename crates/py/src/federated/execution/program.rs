@@ -14,6 +14,7 @@ use stator_federated::types::{TensorType, Type, TypeKind};
 use super::batch::Batch;
 use super::kernels::in_context;
 use super::leaf::{Leaf, to_leaf};
+use super::padding::{Together, together};
 use super::payload::settled;
 use super::stack::{Convert, stacked};
 use super::torch::{Torch, sizes};
@@ -35,6 +36,8 @@ pub struct Flat {
     check: Py<PyAny>,
     /// For each input, whether its sizes differ between values of the type.
     varies: Vec<bool>,
+    /// Whether that is the number of rows in all of them.
+    has_rows: bool,
     /// Whether the program may write to its inputs.
     copies: bool,
     /// Whether it may set something of them, such as that they need gradients.
@@ -99,6 +102,7 @@ impl Flat {
             apart: found.getattr("apart")?.unbind(),
             check: found.getattr("check")?.unbind(),
             varies: found.getattr("varies")?.extract()?,
+            has_rows: found.getattr("has_rows")?.extract()?,
             copies: found.getattr("copies")?.extract()?,
             marks: found.getattr("marks")?.extract()?,
             is_pure: found.getattr("is_pure")?.extract()?,
@@ -154,18 +158,27 @@ impl Flat {
             }
         }
         let mut results: Vec<Option<Value<Leaf>>> = vec![None; rows.len()];
-        for group in self.groups(py, &rows)? {
-            let most = self.at_once(py, &rows[group[0]])?;
+        let mut left = self.groups(py, &rows, drawn.is_none())?;
+        while let Some(group) = left.pop() {
+            if group.is_padded() && !self.pads(py)? {
+                left.extend(group.apart());
+                continue;
+            }
+            let most = self.at_once(py, &rows[group.largest()])?;
             for part in group.chunks(most) {
-                let made = match part {
+                let made = match part.clients() {
                     &[alone] => {
                         drawn.map(|drawn| drawn.of("become", alone)).transpose()?;
                         self.run_on(py, &rows[alone]).map(|value| Some(vec![value]))
                     }
-                    _ => self.run_part(py, &rows, part, drawn),
+                    _ => self.run_part(py, &rows, &part, drawn),
                 };
                 let values = match made {
                     Ok(Some(values)) => values,
+                    Ok(None) if part.is_padded() => {
+                        left.extend(part.apart());
+                        continue;
+                    }
                     Ok(None) => return Ok(None),
                     Err(error) if error.is_instance_of::<PyException>(py) => {
                         self.runner.call_method1(py, "failed", (error.value(py),))?;
@@ -173,7 +186,7 @@ impl Flat {
                     }
                     Err(error) => return Err(error),
                 };
-                for (&client, value) in part.iter().zip(values) {
+                for (&client, value) in part.clients().iter().zip(values) {
                     results[client] = Some(value);
                 }
             }
@@ -340,10 +353,11 @@ impl Flat {
         Ok(())
     }
 
-    /// The clients whose tensors have the same sizes, together.
-    fn groups(&self, py: Python<'_>, rows: &[Vec<Leaf>]) -> PyResult<Vec<Vec<usize>>> {
+    /// The clients whose tensors have the same sizes, together; where they may be padded, those with about as many
+    /// rows.
+    fn groups(&self, py: Python<'_>, rows: &[Vec<Leaf>], is_pure: bool) -> PyResult<Vec<Together>> {
         if !self.varies.contains(&true) {
-            return Ok(vec![(0..rows.len()).collect()]);
+            return Ok(vec![Together::equal((0..rows.len()).collect())]);
         }
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut known: FxHashMap<Vec<u64>, usize> = FxHashMap::default();
@@ -358,7 +372,34 @@ impl Flat {
             }
             groups[group].push(client);
         }
-        Ok(groups)
+        if groups.len() == 1 || !is_pure || !self.has_rows || !self.pads(py)? {
+            return Ok(groups.into_iter().map(Together::equal).collect());
+        }
+        let groups = groups
+            .into_iter()
+            .map(|clients| Ok((self.count_of_rows(py, &rows[clients[0]])?, clients)));
+        Ok(together(groups.collect::<PyResult<_>>()?))
+    }
+
+    /// Whether clients with other numbers of rows may be run together.
+    fn pads(&self, py: Python<'_>) -> PyResult<bool> {
+        self.runner.bind(py).getattr(intern!(py, "pads"))?.extract()
+    }
+
+    /// How many rows a client has, if there is one number.
+    fn count_of_rows(&self, py: Python<'_>, row: &[Leaf]) -> PyResult<Option<usize>> {
+        let mut found = None;
+        for (leaf, _) in row.iter().zip(&self.varies).filter(|(_, varies)| **varies) {
+            let count = match leaf.known_sizes() {
+                Some(sizes) => sizes.first().copied(),
+                None => sizes(leaf.bind(py)?)?.first().copied(),
+            };
+            if count.is_none() || found.is_some_and(|found| found != count) {
+                return Ok(None);
+            }
+            found = Some(count);
+        }
+        Ok(found.flatten().map(|count| count as usize))
     }
 
     /// For how many clients with inputs of these sizes it runs at once.
@@ -370,18 +411,24 @@ impl Flat {
         Ok((self.most_bytes / bytes.max(1)).max(1) as usize)
     }
 
-    /// What it gives for some clients, whose tensors have the same sizes.
+    /// What it gives for some clients together.
     fn run_part(
         &self,
         py: Python<'_>,
         rows: &[Vec<Leaf>],
-        part: &[usize],
+        part: &Together,
         drawn: Option<&Drawn<'_>>,
     ) -> PyResult<Option<Vec<Value<Leaf>>>> {
         let columns = PyList::empty(py);
-        for (input, _) in self.varies.iter().enumerate() {
+        let (lengths, part) = (part.lengths(), part.clients());
+        for (input, varies) in self.varies.iter().enumerate() {
             let column: Vec<&Leaf> = part.iter().map(|&client| &rows[client][input]).collect();
-            columns.append(self.column(py, &column)?)?;
+            if *varies && lengths.is_some() {
+                let own = column.iter().map(|leaf| self.convert.own(py, leaf));
+                columns.append(own.collect::<PyResult<Vec<_>>>()?)?;
+            } else {
+                columns.append(self.column(py, &column)?)?;
+            }
         }
         let together = self.runner.bind(py).getattr(intern!(py, "together"))?;
         let states = match drawn {
@@ -391,7 +438,7 @@ impl Flat {
             }
             None => None,
         };
-        let arguments = (part.len(), columns, states).into_pyobject(py)?;
+        let arguments = (part.len(), columns, states, lengths).into_pyobject(py)?;
         let results = in_context(&together, arguments, None)?;
         let Ok(results) = results.cast::<PyList>() else { return Ok(None) };
         let mut batches = Vec::with_capacity(self.outputs.len());

@@ -1,10 +1,12 @@
 //! Calls in the trace of a tensor program: its rules say what some of them are.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyList, PyString};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
+use rustc_hash::FxHashSet;
 use stator_cpython::Result;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
+use stator_graph::Value;
 
 use crate::breaks::Reason;
 use crate::program_rules::{Rules, Taken};
@@ -43,6 +45,14 @@ impl Recorder {
 
     fn call_silently<'py>(&self, rules: &Rules, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, .. } = call;
+        // Nobody sees which numbers become part of what it gives.
+        let is_read = |value: &Borrowed<'_, '_>| {
+            heap::is_number(*value)
+                || value.is_exact_instance_of::<PyList>()
+                || value.is_exact_instance_of::<PyTuple>()
+        };
+        let read: Vec<_> = call.args.iter().copied().filter(is_read).collect();
+        self.fix_values(frame, &read, "made a constant");
         let result = {
             let _native = Suspended::new(frame.py());
             call.natively()?
@@ -54,6 +64,11 @@ impl Recorder {
             self.note(frame, |state| {
                 state.set_fresh(result.as_borrowed());
                 let items = heap::children(result.as_borrowed());
+                let tells_numbers = items.iter().any(|item| is_number(item.as_borrowed()));
+                if tells_numbers && call.args.iter().any(|tensor| state.follows_sizes(*tensor)) {
+                    let detail = "a number of Python's that is made of it".into();
+                    return Err((Reason::VaryingSize, detail));
+                }
                 items.iter().try_for_each(|item| state.know_constant(rules, item.as_borrowed()))
             });
         } else {
@@ -63,7 +78,28 @@ impl Recorder {
     }
 }
 
+fn is_number(item: Borrowed<'_, '_>) -> bool {
+    item.is_instance_of::<PyInt>()
+        || item.is_instance_of::<PyFloat>()
+        || item.is_instance_of::<PyComplex>()
+}
+
 impl State {
+    /// Whether numbers that aren't the same in each run are among what a tensor was made of: sizes that vary are.
+    fn follows_sizes(&self, tensor: Borrowed<'_, '_>) -> bool {
+        let Some(Origin::Node(node)) = self.origin(tensor) else { return false };
+        let (mut left, mut seen) = (vec![node], FxHashSet::default());
+        while let Some(node) = left.pop() {
+            if matches!(self.graph.node(node).value, Value::Integer | Value::Float) {
+                return true;
+            }
+            if seen.insert(node) {
+                self.graph.visit_inputs(node, &mut |input| left.push(input));
+            }
+        }
+        false
+    }
+
     /// A tensor with data that nobody has found outside was made for this trace: it is a constant of the program. What
     /// is known of its address is of one that has died, as operations give tensors without data.
     fn know_constant(&mut self, rules: &Rules, item: Borrowed<'_, '_>) -> Noted<()> {

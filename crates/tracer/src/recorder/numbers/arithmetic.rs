@@ -583,7 +583,17 @@ impl Recorder {
             return self.stop(frame, Reason::Unsupported, detail);
         }
         drop(state);
-        if !self.has_symbols() {
+        self.fix_values(frame, objects, why);
+    }
+
+    /// The same of objects that hold no arrays, or may.
+    pub(in crate::recorder) fn fix_values(
+        &self,
+        frame: &Frame<'_>,
+        objects: &[Borrowed<'_, '_>],
+        why: &str,
+    ) {
+        if self.stopped.get() || !self.has_symbols() {
             return;
         }
         self.settle_read(frame, objects);

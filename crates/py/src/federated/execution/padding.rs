@@ -1,0 +1,85 @@
+//! Which clients run together, where they have different numbers of rows.
+
+use std::collections::BTreeMap;
+
+/// How many clients with as many rows are enough to run by themselves.
+const MANY: usize = 32;
+
+/// Clients that run together.
+pub struct Together {
+    clients: Vec<usize>,
+    /// How many rows each has, where they differ.
+    lengths: Option<Vec<usize>>,
+}
+
+impl Together {
+    /// Clients whose tensors have the same sizes.
+    pub fn equal(clients: Vec<usize>) -> Self {
+        Self { clients, lengths: None }
+    }
+
+    /// The clients, by their numbers.
+    pub fn clients(&self) -> &[usize] {
+        &self.clients
+    }
+
+    /// How many rows each of them has; `None`: as many as the others.
+    pub fn lengths(&self) -> Option<&[usize]> {
+        self.lengths.as_deref()
+    }
+
+    /// Whether they have different numbers of rows.
+    pub fn is_padded(&self) -> bool {
+        self.lengths.is_some()
+    }
+
+    /// One whose tensors are as large as any.
+    pub fn largest(&self) -> usize {
+        let lengths = self.lengths.iter().flatten();
+        let at = lengths.enumerate().max_by_key(|(_, length)| **length).map_or(0, |(at, _)| at);
+        self.clients[at]
+    }
+
+    /// So many of them at a time.
+    pub fn chunks(&self, most: usize) -> impl Iterator<Item = Self> {
+        self.clients.chunks(most).enumerate().map(move |(at, clients)| {
+            let lengths = self.lengths.as_ref().map(|of| &of[at * most..][..clients.len()]);
+            let is_padded = lengths.is_some_and(|of| of.iter().any(|length| *length != of[0]));
+            let lengths = lengths.filter(|_| is_padded).map(<[usize]>::to_vec);
+            Self { clients: clients.to_vec(), lengths }
+        })
+    }
+
+    /// Those with as many rows together.
+    pub fn apart(&self) -> Vec<Self> {
+        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (&client, &length) in self.clients.iter().zip(self.lengths.iter().flatten()) {
+            groups.entry(length).or_default().push(client);
+        }
+        groups.into_values().map(Self::equal).collect()
+    }
+}
+
+/// Groups of clients with as many rows, put together where they are small: with a number of rows that is less than
+/// twice as large as any's. A group whose number isn't known stays one.
+pub fn together(groups: Vec<(Option<usize>, Vec<usize>)>) -> Vec<Together> {
+    let mut found = Vec::new();
+    let mut small: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+    for (length, clients) in groups {
+        match length {
+            Some(length) if length > 0 && clients.len() < MANY => {
+                small
+                    .entry(length.next_power_of_two())
+                    .or_default()
+                    .extend(clients.into_iter().map(|client| (client, length)));
+            }
+            _ => found.push(Together::equal(clients)),
+        }
+    }
+    for some in small.into_values() {
+        let (clients, lengths): (Vec<_>, Vec<_>) = some.into_iter().unzip();
+        let is_padded = lengths.iter().any(|length| *length != lengths[0]);
+        found.push(Together { clients, lengths: is_padded.then_some(lengths) });
+    }
+    found
+}
