@@ -72,6 +72,9 @@ BY_HAND = {
 }
 """Python's functions of these names are written by hand, or do more than call the operator."""
 
+INDEXING = "slice"
+"""What `x[1:]` ends in, beside `select` and `unsqueeze`: Python has no function of the name."""
+
 ENUMS = {"Mean": 1, "Sum": 2}
 
 
@@ -166,8 +169,10 @@ def row(function: NativeFunction, symbols: dict[str, str]) -> str | None:
 
 
 def has_python(function: NativeFunction) -> bool:
-    """Whether Python has a function or method that was made from the schema."""
+    """Whether Python has a function or method that was made from the schema, or a way to index."""
     name = str(function.func.name.name)
+    if name == INDEXING:
+        return True
     if name in BY_HAND:
         return False
     spaces = {Variant.function: torch._C._VariableFunctions, Variant.method: torch._C.TensorBase}

@@ -2407,6 +2407,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ("sinh_", &[
         Overload { name: "", symbol: c"_ZN2at4_ops5sinh_4callERNS_6TensorE", gives: Gives::Itself, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
+    ("slice", &[
+        Overload { name: "Tensor", symbol: c"_ZN2at4_ops12slice_Tensor4callERKNS_6TensorElSt8optionalIN3c106SymIntEES8_S7_", gives: Gives::Tensor, positional: 5, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Int(0)), p("start", K::OptionalSize, D::Nothing), p("end", K::OptionalSize, D::Nothing), p("step", K::Size, D::Int(1))] },
+    ]),
     ("slice_copy", &[
         Overload { name: "Tensor", symbol: c"_ZN2at4_ops17slice_copy_Tensor4callERKNS_6TensorElSt8optionalIN3c106SymIntEES8_S7_", gives: Gives::Tensor, positional: 5, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Int(0)), p("start", K::OptionalSize, D::Nothing), p("end", K::OptionalSize, D::Nothing), p("step", K::Size, D::Int(1))] },
     ]),

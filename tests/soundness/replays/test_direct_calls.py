@@ -227,6 +227,82 @@ def test_operators_of_a_number(function: Callable[[Any, Any], Any]) -> None:
                 assert found[0] == found[1], (function, number, right())
 
 
+BASES: list[Callable[[], Tensor]] = [
+    lambda: torch.arange(60.0).view(3, 4, 5),
+    lambda: torch.arange(60.0).view(5, 4, 3).permute(2, 1, 0).requires_grad_(),
+    lambda: torch.arange(12.0, requires_grad=True).view(3, 4) * 1,
+    lambda: torch.arange(4).bool(),
+    lambda: torch.tensor(2.5),
+    lambda: torch.ones(0, 3),
+    lambda: torch.ones(2, 3, dtype=torch.complex64).conj(),
+    lambda: torch.ones(3, 4).to_sparse(),
+    lambda: torch.nn.Parameter(torch.ones(3, 2)),
+]
+THINGS: list[Any] = [
+    *(0, 1, -1, 2, -3, 7, -7, True, None, ..., slice(None), slice(1, None), slice(None, 2)),
+    *(slice(None, -1), slice(-2, None), slice(0, 4), slice(0, 3, 2), slice(2, 1), slice(0, 99)),
+    *(slice(None, None, 2), slice(None, None, -1), slice(-99, 99), [0, 1], 1.5, slice(1.5, None)),
+    slice(None, 2**40),
+]
+INDICES = [
+    *THINGS,
+    (),
+    *((thing,) for thing in THINGS),
+    *itertools.product(THINGS[:6] + THINGS[8:13] + THINGS[15:17], [..., slice(None), None, 0]),
+    *itertools.product([..., slice(None), None, 0], THINGS[:6] + THINGS[8:13] + THINGS[15:17]),
+    *((..., thing, slice(None)) for thing in THINGS),
+    *((slice(None), thing, ...) for thing in THINGS),
+    *((slice(None), slice(None), thing) for thing in THINGS),
+    (slice(None),) * 4,
+    (..., slice(None), ...),
+    (slice(None), slice(None), slice(None), 0),
+]
+
+
+@pytest.mark.parametrize("base", range(len(BASES)))
+def test_indices(base: int) -> None:
+    """What is indexed by one thing is one operator, which no other thing is taken for."""
+    differing, direct = [], 0
+    for index in INDICES:
+        given = [(BASES[base](), index) for _ in range(2)]
+        plain = outcome(lambda given=given: operator.getitem(*given[0]), given[0])
+        try:
+            made = directly(operator.getitem, (BASES[base](), index), {})
+        except Exception as error:
+            differing.append((index, plain, error))
+            continue
+        if made is not None:
+            direct += 1
+            found = outcome(
+                lambda given=given: directly(operator.getitem, given[1], {})[0], given[1]
+            )  # type: ignore[index]
+            if found != plain:
+                differing.append((index, plain, found))
+    assert not differing, (len(differing), differing[:3])
+    assert direct > 10 or base in (4, 7), direct
+
+
+@pytest.mark.parametrize("base", range(len(BASES)))
+def test_indices_of_traces(base: int) -> None:
+    """The same in replays, of tensors that are as large as at first or larger."""
+    for index in INDICES[::3]:
+        compiled = api.compile(lambda x, index=index: x[index])
+        with stator.config.patch(skip_unprofitable=False):
+            for size in (0, 0, 1, 2, 0):
+                found = []
+                for way in (lambda x, index=index: x[index], compiled):
+                    x = BASES[base]()
+                    given = (
+                        x
+                        if x.layout is not torch.strided
+                        else torch.cat([x] * (size + 1))
+                        if x.dim()
+                        else x,
+                    )
+                    found.append(outcome(lambda way=way, given=given: way(*given), given))
+                assert found[0] == found[1], (index, size)
+
+
 @pytest.mark.parametrize(
     ("name", "fn"),
     [

@@ -14,7 +14,7 @@ use super::entering::{FLOATS, IN_REGISTERS, Laid, ON_STACK};
 use super::number::{Number, int};
 use super::runtime::Runtime;
 use super::signature::Signature;
-use super::{Constant, Given, Gives, Kind, Operator, wrapped};
+use super::{Constant, Given, Gives, Indexed, Kind, Operator, wrapped};
 use crate::heap::torch::{self, Torch};
 use crate::object::{Borrowed, Object};
 
@@ -52,6 +52,7 @@ struct Slot {
 enum Source {
     Operand(u8),
     Ints(Box<[Result<i64, usize>]>),
+    Dimension(Indexed),
 }
 
 /// How many words of each kind are taken.
@@ -189,6 +190,8 @@ impl Call {
             Given::Wrapped(number) => return self.wrap(word, kind, *number),
             Given::Operand(operand) => Source::Operand(u8::try_from(*operand).ok()?),
             Given::Ints(items) => Source::Ints(items.as_slice().into()),
+            Given::Dimension(indexed) if kind == Kind::Int => Source::Dimension(*indexed),
+            Given::Dimension(_) => return None,
         };
         self.operands.push(Slot { kind, word: word as u8, source });
         Some(())
@@ -333,6 +336,10 @@ impl Slot {
                     Err(operand) => int(operands[*operand]),
                 };
                 return self.array(laid, scratch, items.iter().map(value));
+            }
+            Source::Dimension(indexed) => {
+                laid.words[word] = indexed.dimension(*operands.first()?)? as u64;
+                return Some(());
             }
         };
         laid.words[word] = match self.kind {

@@ -8,12 +8,14 @@
 //! Known for Linux on x86-64 alone; elsewhere there are no such calls.
 
 mod entering;
+mod indexed;
 mod laying;
 mod number;
 mod runtime;
 mod signature;
 mod wrapped;
 
+pub use self::indexed::{By, Indexed};
 pub use self::number::Number;
 
 use std::ffi::CStr;
@@ -126,6 +128,8 @@ pub enum Given {
     Ints(Vec<Result<i64, usize>>),
     /// A number that stands for a tensor without dimensions, as in `x + 1`.
     Wrapped(Number),
+    /// The dimension that the first operand is indexed in.
+    Dimension(Indexed),
 }
 
 /// A call of an operator.

@@ -217,12 +217,13 @@ impl<'g, 'py> Compiler<'g, 'py> {
     /// The call of an operator that an action ends in.
     fn direct(&mut self, target: Target, action: Action, operands: &[Operand]) -> Option<Action> {
         let (named, keywords) = match (target, action) {
+            (Target::Operator(Operator::GetItem), Action::Binary(_)) => (None, None),
             (Target::Operator(operator), Action::Unary(_) | Action::Binary(_)) => {
-                (Named::of_operator(operator.name())?, None)
+                (Some(Named::of_operator(operator.name())?), None)
             }
             (_, Action::Call { callable, keywords }) => {
                 let callable = self.program.constants[callable as usize].bind(self.py);
-                (Named::of_callable(callable)?, keywords)
+                (Some(Named::of_callable(callable)?), keywords)
             }
             _ => return None,
         };
@@ -238,7 +239,10 @@ impl<'g, 'py> Compiler<'g, 'py> {
         let names: SmallVec<[_; 4]> = names.into_iter().flatten().collect();
         let names: Option<SmallVec<[&str; 4]>> =
             names.iter().map(|name| name.cast::<PyString>().ok()?.to_str().ok()).collect();
-        let call = direct::of(&named, &arguments, &names?)?;
+        let call = match named {
+            Some(named) => direct::of(&named, &arguments, &names?),
+            None => direct::of_item(&arguments),
+        }?;
         self.program.direct.push((call, action));
         Some(Action::Direct { call: index(self.program.direct.len() - 1) })
     }

@@ -5,9 +5,9 @@
 //! takes, the Python function is called, as without this.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyEllipsis, PyInt, PyList, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
-use stator_cpython::aten::{self, Constant, Given, Number};
+use stator_cpython::aten::{self, By, Constant, Given, Indexed, Number};
 use stator_cpython::heap::tensor::is_tensor;
 use stator_graph::{Graph, NodeKind, Target};
 use stator_operators::direct::{self, Default, Kind, Overload, Parameter};
@@ -124,10 +124,13 @@ pub fn call<'py>(
             }
         })
         .collect();
-    let named = Named::of_callable(callable);
-    let Some(call) = named.and_then(|named| of(&named, &arguments, &names)) else {
-        return Ok(None);
+    let getitem = stator_cpython::modules::import(callable.py(), "operator")?.getattr("getitem")?;
+    let call = if callable.is(&getitem) {
+        of_item(&arguments)
+    } else {
+        Named::of_callable(callable).and_then(|named| of(&named, &arguments, &names))
     };
+    let Some(call) = call else { return Ok(None) };
     let given: Vec<_> = given.iter().map(|object| object.as_borrowed()).collect();
     call.run(callable.py(), &given).transpose()
 }
@@ -162,7 +165,11 @@ pub(super) fn of(
         }
     }
     let (_, overload, bound) = found.filter(|_| !is_double)?;
-    let operator = aten::Operator {
+    aten::Call::new(&operator(name, overload), &bound, named.by_type)
+}
+
+fn operator(name: &'static str, overload: &Overload) -> aten::Operator {
+    aten::Operator {
         name,
         overload: overload.name,
         symbol: overload.symbol,
@@ -170,8 +177,78 @@ pub(super) fn of(
             direct::Gives::Tensor => aten::Gives::Tensor,
             direct::Gives::Itself => aten::Gives::Itself,
         },
+    }
+}
+
+/// The call of an operator that indexing a tensor ends in, if it is by one thing, and all else are whole dimensions.
+pub(super) fn of_item(arguments: &[Argument<'_>]) -> Option<aten::Call> {
+    let [Argument::Operand(tensor), Argument::Constant(index)] = arguments else { return None };
+    let (indexed, mut rest) = indexed(index)?;
+    let name = match indexed.by {
+        By::Place(_) => "select",
+        By::Slice { .. } => "slice",
+        By::New => "unsqueeze",
     };
-    aten::Call::new(&operator, &bound, named.by_type)
+    let (name, [overload]) = direct::find(name)? else { return None };
+    let mut bound: Bound = smallvec::smallvec![
+        (aten::Kind::Tensor, Given::Operand(*tensor)),
+        (aten::Kind::Int, Given::Dimension(indexed)),
+    ];
+    let parameters = overload.parameters.get(bound.len()..)?;
+    for parameter in parameters {
+        bound.push((kind(parameter.kind), Given::Constant(Constant::Int(rest.pop()?))));
+    }
+    aten::Call::new(&operator(name, overload), &bound, true)
+}
+
+/// What an index does, and the arguments behind the dimension, the last one in front.
+fn indexed(index: &pyo3::Bound<'_, PyAny>) -> Option<(Indexed, SmallVec<[i64; 3]>)> {
+    let items: SmallVec<[_; 4]> = match index.cast_exact::<PyTuple>() {
+        Ok(items) => items.iter().collect(),
+        Err(_) => smallvec::smallvec![index.clone()],
+    };
+    let is_ellipsis = |item: &pyo3::Bound<'_, PyAny>| item.is_exact_instance_of::<PyEllipsis>();
+    let is_idle = |item: &pyo3::Bound<'_, PyAny>| is_ellipsis(item) || is_whole(item);
+    let mut others = items.iter().enumerate().filter(|(_, item)| !is_idle(item));
+    let (Some((at, item)), None) = (others.next(), others.next()) else { return None };
+    let ellipses = items.iter().filter(|item| is_ellipsis(item)).count();
+    let from_end = items[..at].iter().any(is_ellipsis);
+    let beside = if from_end { items.len() - at - 1 } else { at };
+    let (by, rest) = if item.is_none() {
+        (By::New, SmallVec::new())
+    } else if let Ok(slice) = item.cast_exact::<PySlice>() {
+        let [start, stop, step] = bounds(slice)?;
+        (By::Slice { start, stop, is_dense: step == 1 }, smallvec::smallvec![step, stop, start])
+    } else {
+        let place = item.cast_exact::<PyInt>().ok()?.extract().ok()?;
+        (By::Place(place), smallvec::smallvec![place])
+    };
+    let speaks_of = items.len() - ellipses - usize::from(by == By::New);
+    (ellipses < 2).then_some((Indexed { by, beside, from_end, speaks_of }, rest))
+}
+
+/// Whether an item of an index is `:`.
+fn is_whole(item: &pyo3::Bound<'_, PyAny>) -> bool {
+    item.cast_exact::<PySlice>().is_ok_and(|slice| {
+        ["start", "stop", "step"]
+            .iter()
+            .all(|name| slice.getattr(*name).is_ok_and(|bound| bound.is_none()))
+    })
+}
+
+/// A slice's first place, the one behind its last and the step, as CPython takes them where nobody knows how long what is
+/// sliced is. `None`: they are no small whole numbers, or it goes backwards.
+fn bounds(slice: &pyo3::Bound<'_, PySlice>) -> Option<[i64; 3]> {
+    let bound = |name: &str, default: i64| {
+        let bound = slice.getattr(name).ok()?;
+        if bound.is_none() {
+            return Some(default);
+        }
+        let bound: i64 = bound.cast_exact::<PyInt>().ok()?.extract().ok()?;
+        i32::try_from(bound).is_ok().then_some(bound)
+    };
+    let step = bound("step", 1)?;
+    (step > 0).then_some([bound("start", 0)?, bound("stop", i64::MAX)?, step])
 }
 
 type Bound = SmallVec<[(aten::Kind, Given); 8]>;

@@ -366,6 +366,21 @@ pub fn size(object: Any<'_, '_>, index: usize) -> Option<i64> {
     dimension(object, |sizes, _| sizes.get(index).copied(), |info| info.sizes.get(index).copied())
 }
 
+/// What can be said of all sizes of a tensor, if they lie where those of a plain one do.
+#[inline]
+pub fn of_sizes<R>(object: Any<'_, '_>, look: impl FnOnce(&[i64]) -> Option<R>) -> Option<R> {
+    let torch = torch::get(object.py())?;
+    let offsets = torch.offsets.as_ref()?;
+    let implementation = impl_address(object)? as *const c_void;
+    // SAFETY: as in `dimension`.
+    unsafe {
+        if Offsets::word(implementation, offsets.key_set) & torch.opaque_keys != 0 {
+            return None;
+        }
+        look(offsets.dimensions(implementation).0)
+    }
+}
+
 /// One stride of a tensor.
 #[inline]
 pub fn stride(object: Any<'_, '_>, index: usize) -> Option<i64> {
