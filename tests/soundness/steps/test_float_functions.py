@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import random
 import statistics
 import types
 from collections.abc import Callable
@@ -145,6 +146,50 @@ def test_right_whatever_the_numbers_are(program: Callable[[Tensor], Any]) -> Non
 @pytest.mark.parametrize("name", [name for name in SINGLE if hasattr(math, name)])
 def test_functions_of_one_float(name: str) -> None:
     check(single(name))
+
+
+def of_several(name: str) -> Callable[[float, float], Any]:
+    function = getattr(math, name)
+    if name == "fsum":
+        return lambda a, b: function([a, b, 1.0])
+    return lambda a, b: (function(a, b), function(b, 0.5))
+
+
+OF_NUMBERS: dict[str, Callable[[float, float], Any]] = {
+    **{
+        name: lambda a, b, function=getattr(math, name): (function(a), function(b))
+        for name in SINGLE
+        if hasattr(math, name)
+    },
+    **{name: of_several(name) for name in ("atan2", "copysign", "hypot", "isclose", "fsum")},
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_drawn_and_given_numbers(name: str) -> None:
+    """Numbers that the trace draws, and those that are arguments."""
+    function = OF_NUMBERS[name]
+
+    def drawn(x: Tensor, a: float) -> Any:
+        u, v = random.random(), random.uniform(0.5, 2.0)
+        return x * u, function(u, v), x + torch.tensor(function(u, v)).sum()
+
+    def given(x: Tensor, a: float) -> Any:
+        return x + a, function(a, a + 0.5), x + torch.tensor(function(a, 1.0)).sum()
+
+    for program in (drawn, given):
+        compiled = stator.compile(program)
+        with stator.config.patch(skip_unprofitable=False):
+            for seed in range(8):
+                found: list[Any] = []
+                for way in (program, compiled):
+                    random.seed(seed)
+                    try:
+                        found.append(copied(way(torch.ones(2), 0.125 * seed)))
+                    except ValueError as error:
+                        found.append(str(error))
+                    found.append(random.random())
+                assert same(found[:2], found[2:]), (name, program.__name__, seed)
 
 
 @pytest.mark.parametrize(

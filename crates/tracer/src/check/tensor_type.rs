@@ -10,7 +10,7 @@ use stator_cpython::heap::{torch, types};
 use stator_cpython::object::Object;
 
 /// The name of the fact: its value is the names that were replaced, or [`NONE`].
-pub const FACT: &str = "replaced methods of torch.Tensor";
+pub const FACT: &str = "torch.Tensor's replaced methods";
 
 /// Nothing was replaced.
 pub const NONE: &str = "none";

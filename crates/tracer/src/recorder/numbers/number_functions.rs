@@ -130,7 +130,8 @@ impl Recorder {
         if let (Numeric::Place { behind }, [sequence, number, bounds @ ..]) = (numeric, args) {
             return self.place_of(frame, behind, *sequence, *number, bounds);
         }
-        if args.is_empty() {
+        // Others are no expression of their arguments.
+        if args.is_empty() || matches!(numeric, Numeric::Floats(_) | Numeric::Close) {
             return None;
         }
         let terms = self.state.borrow_mut().terms(args)?;
