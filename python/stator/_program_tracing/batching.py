@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 
 from stator._program_tracing.casting import without_autocast
 from stator._program_tracing.each_draws import MOST, drawn, is_drawing
-from stator._program_tracing.padding import NotPaddedError, Padding, Rows
+from stator._program_tracing.padding import NotPaddedError, Padding, Rows, tensors_in
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
 __all__ = ["LINKED", "NotBatchableError", "run_together"]
@@ -224,7 +224,7 @@ class _Gradients(TorchFunctionMode):
             not isinstance(found, torch.Tensor)
             or _functorch.is_batchedtensor(found)
             or found.nbytes * self._count > MOST
-            or _memory(found) in {_memory(tensor) for tensor in _tensors(given)}
+            or _memory(found) in {_memory(tensor) for tensor in tensors_in(given)}
         ):
             return found
         all_own = found.unsqueeze(0).repeat(self._count, *[1] * found.dim())
@@ -323,17 +323,6 @@ def _beneath(tensor: torch.Tensor) -> torch.Tensor:
         raise NotBatchableError("it takes a gradient for a tensor that is the same for all clients")
     beneath: torch.Tensor = _functorch.get_unwrapped(tensor)
     return beneath
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in containers."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
 
 
 def _memory(tensor: torch.Tensor) -> int:

@@ -18,7 +18,7 @@ import torch
 from torch.overrides import resolve_name
 from torch.utils.weak import WeakIdKeyDictionary
 
-__all__ = ["NotPaddedError", "Padding", "Rows", "counted", "padded"]
+__all__ = ["NotPaddedError", "Padding", "Rows", "counted", "padded", "tensors_in"]
 
 
 class NotPaddedError(Exception):
@@ -168,14 +168,15 @@ def _rule(*names: str) -> Callable[[Any], Any]:
     return add
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in containers."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
         for part in value:
-            yield from _tensors(part)
+            yield from tensors_in(part)
     elif isinstance(value, dict):
-        yield from _tensors(tuple(value.values()))
+        yield from tensors_in(tuple(value.values()))
 
 
 def _positive(dim: int, of: Any) -> int:
@@ -211,7 +212,7 @@ def _without_rows(padding: Padding, *values: Any) -> None:
 )
 def _elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
     """An element of the result is made of one of each tensor, which are broadcast."""
-    given = list(_tensors((args, kwargs)))
+    given = list(tensors_in((args, kwargs)))
     ends = {tensor.dim() - dim for tensor in given if (dim := padding.dim(tensor)) is not None}
     kind = next((tensor.dtype for tensor in given), None)
     if len(ends) > 1 or kind is None:
@@ -410,23 +411,8 @@ def _variance(
     return (off * off).sum(dims, keepdim=keepdim) / (many - correction).clamp(min=0)
 
 
-@_rule("var")
-def _var(
-    padding: Padding,
-    call: Any,
-    /,
-    input: Any,
-    dim: Any = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    return _variance(padding, input, dim, unbiased, keepdim, correction)
-
-
-@_rule("std")
-def _std(
+@_rule("var", "std")
+def _spread(
     padding: Padding,
     call: Any,
     /,
@@ -438,6 +424,8 @@ def _std(
     correction: Any = None,
 ) -> Any:
     found = _variance(padding, input, dim, unbiased, keepdim, correction)
+    if _name_of(call.func) == "var":
+        return found
     # Its gradient at zero is zero, as PyTorch has it.
     root = torch.where(found == 0, 0, torch.where(found == 0, 1, found).sqrt())
     rows = padding.dim(found)
