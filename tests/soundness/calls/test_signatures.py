@@ -173,6 +173,40 @@ def test_part_replaced(name: str) -> None:
     test_function()
 
 
+def empty_signature(
+    obj: Any, *, follow_wrapped: Any, globals: Any, locals: Any, eval_str: Any
+) -> Any:
+    return Signature([])  # type: ignore[name-defined]  # noqa: F821 (a name of `inspect`)
+
+
+def empty_from_callable(
+    cls: Any, obj: Any, *, follow_wrapped: Any, globals: Any, locals: Any, eval_str: Any
+) -> Any:
+    return cls([])
+
+
+CODES: dict[str, tuple[Any, Any]] = {
+    "signature": (inspect.signature, empty_signature),
+    "from_callable": (inspect.Signature.from_callable.__func__, empty_from_callable),  # type: ignore[attr-defined]
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_code_of_a_part_replaced(name: str) -> None:
+    @right_after
+    def test_function() -> Steps:
+        items = layers()
+        part, instead = CODES[name]
+        own = part.__code__
+        yield (lambda x: run(items, x)), (X,)
+        part.__code__ = instead.__code__
+        yield None
+        part.__code__ = own
+        yield None
+
+    test_function()
+
+
 @right_after
 def test_constructor_replaced() -> Steps:
     items = layers()

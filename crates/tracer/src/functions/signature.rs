@@ -27,6 +27,7 @@ const READER: &std::ffi::CStr = c"
 from inspect import signature as known
 
 def signature(of):
+    known.__code__
     names = known.__globals__
     names['_signature_from_callable'].__code__
     names['unwrap'].__code__

@@ -159,6 +159,10 @@ impl Recorder {
             Kind::Tensor => self.tensor_attr(frame, owner, name),
             Kind::Type => self.class_attr(frame, owner, name),
             Kind::Super => self.super_attr(frame, owner, name),
+            // What isn't a method's own is its function's, and so is what it says of itself.
+            Kind::Method if self.is_fresh(owner) && is_of_function(owner, name) => {
+                self.find_attr(frame, heap::method_parts(owner).0.as_borrowed(), name)
+            }
             Kind::TorchCallable => {
                 let _native = Suspended::new(frame.py());
                 self.read_natively(frame, owner, name)
@@ -638,4 +642,9 @@ fn lacks(object: Borrowed<'_, '_>, name: Borrowed<'_, '_>) -> bool {
         && name
             .cast_exact::<PyString>()
             .is_ok_and(|name| object.get_type().hasattr(&*name).is_ok_and(|has| !has))
+}
+
+/// Whether a bound method asks its function for an attribute (`method_getattro` and `__doc__` of CPython's `classobject.c`).
+fn is_of_function(method: Borrowed<'_, '_>, name: Borrowed<'_, '_>) -> bool {
+    types::lookup(method.get_type().as_borrowed(), name).is_none() || heap::text(name) == "__doc__"
 }

@@ -1,0 +1,85 @@
+"""Attributes of a bound method are its function's, which may change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ..probe import Steps, right_after
+
+X = torch.ones(2)
+
+
+class Layer:
+    """Its methods are asked about."""
+
+    def run(self, x: Tensor, factor: float = 2.0, *, shift: float = 1.0) -> Tensor:
+        """Short."""
+        return x
+
+    def other(self, a: Any, b: Any, c: Any, d: Any) -> None:
+        """Another one."""
+
+    @classmethod
+    def make(cls, factor: float) -> Layer:
+        """Makes one."""
+        return cls()
+
+
+CHANGES: dict[str, tuple[Any, Any]] = {
+    "__code__": (lambda code: code.co_argcount, Layer.other.__code__),
+    "__defaults__": (len, (1.0, 2.0, 3.0)),
+    "__kwdefaults__": (len, {"shift": 1.0, "other": 2.0}),
+    "__annotations__": (len, {"x": Tensor}),
+    "__name__": (len, "longer_than_before"),
+    "__qualname__": (len, "Layer.longer_than_before"),
+    "__module__": (len, "m"),
+    "__doc__": (len, "Longer than before."),
+    "mark": (int, 7),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("kind", ["method", "class_method"])
+def test_an_attribute_changes(name: str, kind: str) -> None:
+    @right_after
+    def test_function() -> Steps:
+        layer, (measure, changed) = Layer(), CHANGES[name]
+        function: Any = Layer.run if kind == "method" else Layer.make.__func__
+        if name in ("__defaults__", "__kwdefaults__"):
+            function = Layer.run
+
+        def fn(x: Tensor) -> Tensor:
+            method: Any = layer.run if function is Layer.run else layer.make
+            return x * measure(getattr(method, name)), method.__func__ is function
+
+        if name == "mark":
+            function.mark = 3
+        own = getattr(function, name)
+        yield fn, (X,)
+        setattr(function, name, changed)
+        yield None
+        setattr(function, name, own)
+        yield None
+
+    test_function()
+
+
+@right_after
+def test_what_it_lacks() -> Steps:
+    layer = Layer()
+
+    def fn(x: Tensor) -> Any:
+        try:
+            return x * layer.run.scale  # type: ignore[attr-defined]
+        except AttributeError as error:
+            return x + len(str(error)), str(error), hasattr(layer.run, "scale")
+
+    yield fn, (X,)
+    Layer.run.scale = 3.0  # type: ignore[attr-defined]
+    yield None
+    del Layer.run.scale  # type: ignore[attr-defined]
+    yield None
