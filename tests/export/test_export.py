@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import gc
 import io
 import math
 import random
@@ -488,3 +489,41 @@ def test_a_compiled_function_keeps_its_traces():
     stator.export(compiled, (ROWS,))
     same(compiled(ROWS), outside(ROWS))
     assert stator.stats(compiled).traces == traces
+
+
+def test_garbage_is_no_part_of_a_program(monkeypatch):
+    """A generator within `torch.no_grad()` that is collected meanwhile leaves it then."""
+
+    def suspended():
+        with torch.no_grad():
+            yield
+
+    left = []
+    create_node, export = torch.fx.Graph.create_node, torch.export.export
+
+    def collecting(graph, *args, **kwargs):
+        if left:
+            cycle = [left.pop()]
+            cycle.append(cycle)
+            del cycle
+            [[] for _ in range(1_000)]
+        return create_node(graph, *args, **kwargs)
+
+    def exporting(*args, **kwargs):
+        with torch.no_grad():
+            left.append(suspended())
+            next(left[0])
+        before = gc.get_threshold()
+        gc.set_threshold(1, 1, 1)
+        try:
+            return export(*args, **kwargs)
+        finally:
+            gc.set_threshold(*before)
+
+    monkeypatch.setattr(torch.fx.Graph, "create_node", collecting)
+    monkeypatch.setattr(torch.export, "export", exporting)
+    with torch.enable_grad():
+        program = stator.export(Trained(), (ROWS,))
+    assert not left
+    assert gc.isenabled()
+    assert "grad" not in str(program.graph)

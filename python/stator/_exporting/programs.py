@@ -7,10 +7,12 @@ that into operators of ATen, with signature, verifier and ranges of its own. So 
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import inspect
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -57,9 +59,26 @@ def exported(
     # What is one tensor twice here may be two in a call of the program.
     example, named = copied(args, kwargs)
     try:
-        return torch.export.export(holder, example, named, dynamic_shapes=dynamic_shapes)
+        with _without_finalizers():
+            return torch.export.export(holder, example, named, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         raise _explained(error, holder.interpreter, recorded) from error
+
+
+@contextlib.contextmanager
+def _without_finalizers() -> Iterator[None]:
+    """No garbage of the process's is collected for the length of a `with` block.
+
+    `torch.export` takes whatever this thread does for the function's. A generator that was left
+    within `torch.no_grad()` switches gradients when it's collected: an operation of the program.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _module_of(target: Any) -> torch.nn.Module | None:
