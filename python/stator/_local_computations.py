@@ -21,7 +21,7 @@ from stator._program_tracing.padding import NotPaddedError, padded
 from stator._program_tracing.tracing import Tracing, rebuilt, take_apart
 from stator._stator import federated as _federated
 from stator._suggest import describe
-from stator.programs import Structure, TensorProgram, TensorSpec
+from stator.programs import Origins, Structure, TensorProgram, TensorSpec
 
 
 def specs(parameter: Any, spread: bool, declared: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -153,6 +153,14 @@ class _Runner:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors = [_tensor(leaf) for leaf in _leaves((args, kwargs))]
         return _nested(self._program.gives, iter(self._program(*tensors)))
+
+    def origins(self) -> Origins:
+        """Where it's from, for messages in other processes."""
+        return self._program._origins
+
+    def remember(self, origins: Origins) -> None:
+        """Says where it's from, in another process than that which traced it."""
+        self._program._remember(origins)
 
     def flat(self, parameter: Any, result: Any) -> Flat | None:
         """How it is run on the tensors in a value of type `parameter`, one after the other, to give

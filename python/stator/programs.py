@@ -13,7 +13,7 @@ import dataclasses
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -36,6 +36,10 @@ _WRITES = re.compile(
     r"(?<!requires_grad_)(?<!detach_)(?<=[a-z0-9]_)\(|operator\.i[a-z]|(?:set|del)item|__set__|__i[a-z]"
     r"|_\.[A-Za-z]\w*\(|\bout=|inplace|_norm\("
 )
+
+
+Origins: TypeAlias = tuple[tuple[str, ...], str, list[tuple[int, list[tuple[str, int, str]]]]]
+"""What a program's inputs are called, what was traced, and the frames of each operation."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -319,7 +323,18 @@ class TensorProgram(_stator.Runs):
         return f"<tensor program ({inputs}) -> ({outputs})>"
 
     def __reduce__(self) -> Any:
-        return TensorProgram.from_bytes, (self.to_bytes(),)
+        return _unpickled, (self.to_bytes(), self._origins)
+
+    @property
+    def _origins(self) -> Origins:
+        """What messages say beyond the bytes: what inputs are called, what was traced, and where in
+        it each operation was."""
+        return self._names, self._origin, self._native.places()
+
+    def _remember(self, origins: Origins) -> None:
+        """Says so of a program that came as bytes."""
+        self._names, self._origin, places = origins
+        self._native.remember(places)
 
     def _declared(self) -> str:
         inputs = zip(self._names, self._types, strict=True)
@@ -405,6 +420,13 @@ def made(
         copy = constant.detach().contiguous().clone(memory_format=torch.contiguous_format)
         copies.append(copy.requires_grad_(constant.requires_grad))
     return TensorProgram(native, copies, traced=True, names=tracing.names, origin=tracing.origin)
+
+
+def _unpickled(data: bytes, origins: Origins) -> TensorProgram:
+    """What `pickle` calls."""
+    program = TensorProgram.from_bytes(data)
+    program._remember(origins)
+    return program
 
 
 def _spec(dtype: str, sizes: Sequence[int | None]) -> TensorSpec:

@@ -200,3 +200,35 @@ def test_names_for_no_tree() -> None:
     assert next(unique_name_generator(None, prefix=None)) == "_aaa1"
     with pytest.raises(TypeError, match="a building block"):
         unique_name_generator(3)
+
+
+def test_programs_of_computations_know_the_users_lines() -> None:
+    torch = pytest.importorskip("torch")
+    rows = fl.to_type(collections.OrderedDict(x=fl.TensorType(np.float32, [2, 3]), y=np.int64))
+
+    @fl.local_computation(rows)
+    def chosen(rows: Any) -> Any:
+        return torch.nn.functional.nll_loss(rows["x"], rows["y"].expand(2))
+
+    @fl.federated_computation(fl.FederatedType(rows, fl.CLIENTS))
+    def total(rows: Any) -> Any:
+        return fl.federated_sum(fl.federated_map(chosen, rows))
+
+    clients = [{"x": np.zeros((2, 3), np.float32), "y": np.int64(label)} for label in (0, 7)]
+    block = fw.ConcreteComputation.from_building_block(again(total.to_building_block()))
+    for told in (total, again(total), again(again(total)), block):
+        with pytest.raises(IndexError, match="out of bounds") as failed:
+            told(clients)
+        [note, client] = failed.value.__notes__
+        assert 'nll_loss(rows["x"], rows["y"].expand(2))' in note
+        assert client == "at client 1"
+
+
+def test_pickles_of_before_have_no_lines() -> None:
+    """The row of a compiled computation had three arguments."""
+    pytest.importorskip("torch")
+    compiled = fl.local_computation(lambda x: x + 1, np.int32).to_compiled_building_block()
+    make, (row,) = fw.CompiledComputation(compiled, name="added").__reduce__()
+    [(name, arguments)] = row
+    made = make([(name, arguments[:3])])
+    assert again(made).type_signature is made.type_signature

@@ -568,3 +568,29 @@ def test_bad_rows_are_said_of_their_client(context: RayContext) -> None:
             said = "\n".join([str(raised.value), *getattr(raised.value, "__notes__", ())])
             assert "client 3" in said, said
             np.testing.assert_equal(dict(state["weights"]), before)
+
+
+def test_lines_of_programs_are_the_users(context: RayContext) -> None:
+    of = fl.to_type({"x": fl.TensorType(np.float32, [2, 3]), "y": np.int64})
+
+    @fl.local_computation(of)
+    def loss(rows: Any) -> Any:
+        return nn.functional.nll_loss(rows["x"], rows["y"].expand(2))
+
+    @fl.federated_computation(fl.FederatedType(of, fl.CLIENTS))
+    def total(rows: Any) -> Any:
+        return fl.federated_sum(fl.federated_map(loss, rows))
+
+    clients = [{"x": np.zeros((2, 3), np.float32), "y": np.int64(at)} for at in (0, 1, 2, 3)]
+    with fl.framework.get_context_stack().install(context):
+        with pytest.raises(IndexError, match="out of bounds") as failed:
+            total(clients)
+    [note, client] = failed.value.__notes__
+    assert note.startswith("In a tensor program: ")
+    assert f'File "{__file__}", line {loss_line()}, in ' in note
+    assert client == "at client 3"
+
+
+def loss_line() -> int:
+    lines = Path(__file__).read_text().splitlines()
+    return 1 + next(at for at, line in enumerate(lines) if "nll_loss(rows" in line)

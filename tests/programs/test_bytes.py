@@ -18,6 +18,7 @@ from torch import nn
 
 from stator import _stator
 from stator._program_tracing.table import name_of, resolve
+from stator.errors import ProgramInputError
 from stator.programs import TensorProgram, TensorSpec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,3 +265,26 @@ def test_specs_print(program: TensorProgram) -> None:
         "<tensor program (float32[3, 3], float32[?, 4], int64[?]) -> (float32[3, 3], int64[])>"
     )
     assert str(TensorSpec(torch.bool)) == "bool[]"
+
+
+def test_pickles_know_the_users_lines() -> None:
+    """Bytes say what is computed; messages of what was pickled say whose code that is, too."""
+
+    def scored(rows, labels):
+        doubled = rows * 2
+        return torch.nn.functional.nll_loss(doubled, labels)
+
+    specs = (TensorSpec(torch.float32, (None, 3)), TensorSpec(torch.int64, (None,)))
+    program = TensorProgram.trace(scored, specs)
+    once = pickle.loads(pickle.dumps(program))
+    rows = torch.zeros(2, 3)
+    for again in (program, once, pickle.loads(pickle.dumps(once)), copy.deepcopy(once)):
+        with pytest.raises(IndexError) as failed:
+            again(rows, torch.tensor([0, 7]))
+        [note] = failed.value.__notes__
+        assert "doubled, labels" in note
+        assert "in test_pickles_know_the_users_lines.<locals>.scored" in note
+        with pytest.raises(ProgramInputError, match=r"rows\.size\(0\) == labels\.size\(0\)") as odd:
+            again(rows, torch.zeros(3, dtype=torch.int64))
+        assert "scored`" in str(odd.value)
+    assert once.to_bytes() == program.to_bytes()

@@ -1,5 +1,7 @@
 //! Tensor programs, for `stator.programs`.
 
+use std::sync::OnceLock;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
@@ -17,14 +19,19 @@ type Type = (&'static str, Vec<Option<u64>>);
 struct Program {
     program: program::Program,
     text: String,
-    /// Where in the user's code nodes were recorded, if that was in this process.
-    places: FxHashMap<NodeId, Vec<Place>>,
+    /// Where in the user's code nodes were recorded, if that is known.
+    places: OnceLock<Places>,
 }
+
+type Places = FxHashMap<NodeId, Vec<Place>>;
+
+/// What Python has of them: the node's number; file, line and function of each frame.
+type Rows = Vec<(usize, Vec<(String, u32, String)>)>;
 
 impl Program {
     fn new(program: program::Program) -> Self {
         let text = program.print();
-        Self { program, text, places: FxHashMap::default() }
+        Self { program, text, places: OnceLock::new() }
     }
 }
 
@@ -70,6 +77,28 @@ impl Program {
     #[getter]
     fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Where in the user's code nodes were recorded.
+    fn places(&self) -> Rows {
+        let row = |(node, stack): (&NodeId, &Vec<Place>)| {
+            let stack = stack.iter();
+            let stack = stack.map(|at| (at.file.clone(), at.line, at.function.clone()));
+            (node.index(), stack.collect())
+        };
+        let mut rows: Rows = self.places.get().into_iter().flatten().map(row).collect();
+        rows.sort_unstable_by_key(|(node, _)| *node);
+        rows
+    }
+
+    /// Says where nodes were recorded, of a program that came as bytes.
+    fn remember(&self, places: Rows) {
+        let place = |(file, line, function)| Place { file, line, function };
+        let row = |(node, stack): (usize, Vec<_>)| {
+            (NodeId::new(node), stack.into_iter().map(place).collect())
+        };
+        // What is known already is as good.
+        let _ = self.places.set(places.into_iter().map(row).collect());
     }
 
     #[getter]
@@ -155,7 +184,7 @@ impl LinkedProgram {
         }
         let py = inputs.py();
         self.linked.run(program, inputs, |node| {
-            let stack = places.get(&node)?.iter();
+            let stack = places.get()?.get(&node)?.iter();
             let stack: Vec<_> =
                 stack.map(|place| (&place.file, place.line, &place.function)).collect();
             let describe =
@@ -219,7 +248,7 @@ pub fn trace<'py>(
     let tracing = begin.call1((function, specs, kwargs, is_numpy)).inspect_err(without_frames)?;
     let Built { program, constants, places } = traced::trace(&tracing)?;
     let made = py.import("stator.programs")?.getattr("made")?;
-    let program = Program { places, ..Program::new(program) };
+    let program = Program { places: places.into(), ..Program::new(program) };
     let program = made.call1((program, constants, &tracing)).inspect_err(without_frames)?;
     Ok((program, tracing))
 }

@@ -225,6 +225,10 @@ class Program:
     def gives(self) -> Any: ...
     def names(self) -> list[str]:
         """The names that it mentions."""
+    def places(self) -> list[tuple[int, list[tuple[str, int, str]]]]:
+        """For each node: file, line and function of the frames that it was recorded in."""
+    def remember(self, places: list[tuple[int, list[tuple[str, int, str]]]], /) -> None:
+        """Says so of a program that came as bytes."""
     def failing(self, sizes: list[list[int]], /) -> tuple[str, list[tuple[int, int]]] | None:
         """The first condition that these sizes don't meet, and the inputs and dimensions in it."""
     def link(self, objects: list[object], constants: list[Any], /) -> LinkedProgram:

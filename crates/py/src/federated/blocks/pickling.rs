@@ -79,7 +79,8 @@ pub fn calls<'py>(
                     continue;
                 }
                 let bytes: Bound<'_, PyBytes> = wire::block_to_bytes(py, block)?;
-                ("CompiledComputation", (bytes, &*of.name, ty()?)).into_pyobject(py)?
+                let origins = payload::origins(py, of)?;
+                ("CompiledComputation", (bytes, &*of.name, ty()?, origins)).into_pyobject(py)?
             }
         };
         row.append(call)?;
@@ -135,7 +136,18 @@ fn _block_from_calls<'py>(row: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyAny
         }
         // `Struct` is also the name of the container.
         let name = if name == "Struct" { "StructBlock" } else { name };
-        made.push(module.getattr(name)?.call1(PyTuple::new(py, arguments)?)?);
+        let origins = match name {
+            "CompiledComputation" if arguments.len() > 3 => arguments.pop(),
+            _ => None,
+        };
+        let block = module.getattr(name)?.call1(PyTuple::new(py, arguments)?)?;
+        if let Some(origins) = origins.filter(|origins| !origins.is_none())
+            && let Some(made) = blocks::unwrap(&block)
+            && let BlockKind::Compiled(of) = made.kind()
+        {
+            payload::remember(of, origins.unbind());
+        }
+        made.push(block);
     }
     made.pop().ok_or_else(|| PyValueError::new_err("no block was pickled"))
 }

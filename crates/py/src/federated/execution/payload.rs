@@ -54,8 +54,34 @@ impl Payload for Callable {
 #[derive(Default)]
 struct Loaders {
     loaders: FxHashMap<String, Py<PyAny>>,
-    /// By the address of the content, for as long as something else holds it.
-    loaded: FxHashMap<usize, (Weak<[u8]>, Py<PyAny>)>,
+    loaded: OfContents,
+    /// Where programs that came from another process are from, for messages.
+    origins: OfContents,
+}
+
+/// Objects by the address of a program's content, for as long as something else holds that.
+#[derive(Default)]
+struct OfContents(FxHashMap<usize, (Weak<[u8]>, Py<PyAny>)>);
+
+impl OfContents {
+    fn get(&self, py: Python<'_>, bytes: &Arc<[u8]>) -> Option<Py<PyAny>> {
+        let (content, object) = self.0.get(&address(bytes))?;
+        // An entry whose content is gone isn't that of the content which has its address now.
+        (content.strong_count() > 0).then(|| object.clone_ref(py))
+    }
+
+    /// Keeps an object; the ones that go are the caller's to drop.
+    fn insert(&mut self, bytes: &Arc<[u8]>, object: Py<PyAny>) -> Vec<Py<PyAny>> {
+        let dead = self.0.extract_if(|_, (content, _)| content.strong_count() == 0);
+        let mut dead: Vec<_> = dead.map(|(_, (_, object))| object).collect();
+        let old = self.0.insert(address(bytes), (Arc::downgrade(bytes), object));
+        dead.extend(old.map(|(_, object)| object));
+        dead
+    }
+}
+
+fn address(bytes: &Arc<[u8]>) -> usize {
+    Arc::as_ptr(bytes).cast::<u8>() as usize
 }
 
 static LOADERS: Mutex<Option<Loaders>> = Mutex::new(None);
@@ -71,26 +97,42 @@ fn loader(py: Python<'_>, type_url: &str) -> Option<Py<PyAny>> {
 
 /// What a program's loader made of it, once for as long as the program lives.
 fn load(py: Python<'_>, bytes: &Arc<[u8]>, program: &Data) -> PyResult<Option<Py<PyAny>>> {
-    let key = Arc::as_ptr(bytes).cast::<u8>() as usize;
-    // An entry whose content is gone isn't that of the content which has its address now.
-    let found = with_loaders(|of| {
-        let (content, made) = of.loaded.get(&key)?;
-        (content.strong_count() > 0).then(|| made.clone_ref(py))
-    });
+    let found = with_loaders(|of| of.loaded.get(py, bytes));
     if found.is_some() {
         return Ok(found);
     }
     let Some(loader) = loader(py, &program.type_url) else { return Ok(None) };
     let made = loader.call1(py, (PyBytes::new(py, &program.value),))?;
-    let entry = (Arc::downgrade(bytes), made.clone_ref(py));
-    let dead: Vec<_> = with_loaders(|of| {
-        let dead = of.loaded.extract_if(|_, (content, _)| content.strong_count() == 0);
-        let mut dead: Vec<_> = dead.map(|(_, entry)| entry).collect();
-        dead.extend(of.loaded.insert(key, entry));
-        dead
-    });
+    if let Some(origins) = with_loaders(|of| of.origins.get(py, bytes))
+        && let Some(remember) = made.bind(py).getattr_opt("remember")?
+    {
+        remember.call1((origins,))?;
+    }
+    let dead = with_loaders(|of| of.loaded.insert(bytes, made.clone_ref(py)));
     drop(dead);
     Ok(Some(made))
+}
+
+/// Where a program is from, for messages: what its bytes don't say.
+///
+/// # Errors
+/// What asking its function raises.
+pub fn origins(py: Python<'_>, compiled: &Compiled) -> PyResult<Option<Py<PyAny>>> {
+    let payload = compiled.payload.as_any();
+    if let Some(Callable { function, program: Some(_), .. }) = payload.downcast_ref() {
+        let known = function.bind(py).getattr_opt("origins")?;
+        return known.map(|known| known.call0().map(Bound::unbind)).transpose();
+    }
+    let Some(payload) = payload.downcast_ref::<WirePayload>() else { return Ok(None) };
+    Ok(with_loaders(|of| of.origins.get(py, &payload.bytes)))
+}
+
+/// Says where a program is from that came from another process.
+pub fn remember(compiled: &Compiled, origins: Py<PyAny>) {
+    if let Some(payload) = compiled.payload.as_any().downcast_ref::<WirePayload>() {
+        let dead = with_loaders(|of| of.origins.insert(&payload.bytes, origins));
+        drop(dead);
+    }
 }
 
 /// How a compiled computation is run.
