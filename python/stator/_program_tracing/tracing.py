@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import linecache
 import logging
+import os
 import threading
 import types
 import weakref
@@ -59,6 +60,9 @@ divisible by many numbers, because programs split their inputs."""
 
 _DYNAMIC = "_dynamo_dynamic_indices"  # as `stator._dynamic` marks
 _FOLDER = str(Path(__file__).parent)
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+_LIBRARY = f"{_PACKAGE}federated{os.sep}"
+_TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 _OWN_FILES = tuple(
     str(Path(_FOLDER, name))
     for name in (
@@ -494,7 +498,7 @@ class Tracing:
     ) -> Exception:
         if id == "SB007" and self._raised:
             return self._raised[-1]
-        places = [place for place in stack if place[0] not in _OWN_FILES]
+        places = shown(stack)
         hint = hint.replace("compiled function", "traced function")
         if hint.startswith("nothing needs to be done"):
             # A program has nothing that runs as in plain Python.
@@ -544,12 +548,20 @@ def _prepare_optimizers(kind: Any) -> None:
         _prepare_optimizers(each)
 
 
+def shown(stack: Sequence[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+    """The frames of an operation that users see: their own, and where PyTorch's code below them is.
+    All of PyTorch's where nothing else is traced; none of what a library of ours has it do."""
+    users = [place for place in stack if not place[0].startswith((_PACKAGE, _TORCH))]
+    if not users:
+        is_ours = any(place[0].startswith(_LIBRARY) for place in stack)
+        return [] if is_ours else [place for place in stack if place[0] not in _OWN_FILES]
+    return [*users, *(place for place in stack[-1:] if place[0].startswith(_TORCH))]
+
+
 def described(stack: Sequence[tuple[str, int, str]]) -> str:
     """Where an operation of a program was recorded, as lines of a note."""
     lines = []
-    for file, line, function in stack:
-        if file in _OWN_FILES:
-            continue
+    for file, line, function in shown(stack):
         lines.append(f'\n  File "{file}", line {line}, in {function}')
         if source := linecache.getline(file, line).strip():
             lines.append(f"\n    {source}")

@@ -1,6 +1,6 @@
 """Contexts that run computations by executors that others write.
 
-The frames of this module don't show in tracebacks: `_native.hide_frames` and `_native.Hidden`
+The frames of this module don't show in tracebacks: `_native.HiddenInvoke` and `_native.Hidden`
 take them out, so that an error shows the executor's code only.
 """
 

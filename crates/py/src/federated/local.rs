@@ -11,6 +11,7 @@ use stator_federated::types::Type;
 use stator_federated::{Class, Error, Name};
 
 use super::errors::raise;
+use super::execution::hidden::is_ours;
 use super::execution::payload::{embedded_function, register_loader};
 use super::tracing::computation::{ConcreteComputation, Origin};
 use super::tracing::signature::{declared, name};
@@ -160,7 +161,12 @@ fn trace(
         Some(Arrays::NumPy) => asked.as_numpy(declared),
         None => asked.as_it_is(declared),
     };
-    let (program, tracing) = traced.inspect_err(|error| add_hint(py, error, &helper, declared))?;
+    let (program, tracing) = traced.inspect_err(|error| {
+        // Nobody can say `result=` of a function of ours.
+        if !is_ours(function).unwrap_or(false) {
+            add_hint(py, error, &helper, declared);
+        }
+    })?;
     let finished = helper.call_method1("finished", (program, tracing));
     let finished = finished.inspect_err(without_frames)?;
     let (result, callable, bytes): (Bound<'_, PyAny>, Py<PyAny>, Bound<'_, PyBytes>) =

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 import stator.federated as fl
+from stator._stator import federated as _native
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class AggregationProcess:
     """Aggregation over rounds. Both parts are computations.

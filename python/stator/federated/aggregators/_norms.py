@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import (
     AggregationFactory,
     AggregationProcess,
@@ -27,6 +28,7 @@ from stator.federated.aggregators._factories import (
 _NUMBER = fl.TensorType(np.float32)
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class QuantileEstimation:
     """A bound that follows a quantile of the clients' norms. After each round it is multiplied by
@@ -53,6 +55,7 @@ class QuantileEstimation:
             expect_number(self.increment, "increment", above=0)
 
 
+@_native.hidden
 def clipping_factory(
     clipping_norm: float | QuantileEstimation, inner: AggregationFactory
 ) -> AggregationFactory:
@@ -62,6 +65,7 @@ def clipping_factory(
     return _Bounded("clipping_norm", "clipped", clipping_norm, inner, clipped)
 
 
+@_native.hidden
 def zeroing_factory(
     zeroing_norm: float | QuantileEstimation, inner: AggregationFactory
 ) -> AggregationFactory:
@@ -116,6 +120,7 @@ class _Bounded(Wrapping):
     def name(self) -> str:
         return f"{self._names[0].removesuffix('_norm')}_factory"
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         value_type = self._check(value_type, weight_type, "f", "floating-point numbers")
         inner = self._inner.create(value_type, weight_type)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stator._stator import federated as _native
 from stator.federated.aggregators._accounting import Budget
 from stator.federated.aggregators._factories import (
     AggregationFactory,
@@ -28,6 +29,7 @@ class DifferentiallyPrivateFactory(AggregationFactory):
         self._mechanism = mechanism
 
     @classmethod
+    @_native.hidden
     def gaussian_fixed(
         cls,
         noise_multiplier: float,
@@ -61,6 +63,7 @@ class DifferentiallyPrivateFactory(AggregationFactory):
         return cls(FixedClip(noise, clients, clip, budget))
 
     @classmethod
+    @_native.hidden
     def gaussian_adaptive(
         cls,
         noise_multiplier: float,
@@ -105,6 +108,7 @@ class DifferentiallyPrivateFactory(AggregationFactory):
         return cls(mechanism)
 
     @classmethod
+    @_native.hidden
     def tree_aggregation(
         cls,
         noise_multiplier: float,
@@ -157,12 +161,14 @@ class DifferentiallyPrivateFactory(AggregationFactory):
     def least_clients(self) -> int:
         return 0
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         value_type = self._check(value_type, weight_type, "f", "floating-point numbers")
         initialize, following = self._mechanism.rounds(value_type)
         return process(initialize, following, value_type, weight_type)
 
 
+@_native.hidden
 def charged(state: Mapping[str, Any], releases: int = 1) -> OrderedDict[str, Any]:
     """The state of a process with more releases charged than it knows of: those of rounds that were
     taken from an earlier state, and whose results somebody has seen. Each draws noise anew, so each

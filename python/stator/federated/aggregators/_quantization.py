@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import (
     AggregationFactory,
     AggregationProcess,
@@ -29,6 +30,7 @@ _MOST_STEPS = 2.0**42
 class _Discretization(Wrapping):
     """Rounds values to multiples of a step."""
 
+    @_native.hidden
     def __init__(self, step_size: float, inner: AggregationFactory | None = None) -> None:
         """step_size: the distance of neighbouring values.
         inner: how the integers are aggregated; summed, where nothing is said."""
@@ -39,6 +41,7 @@ class _Discretization(Wrapping):
 
     _rounded: Callable[[Any], Any]
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         value_type = self._check(value_type, weight_type, "f", "floating-point numbers")
         step, rounded = self._step, self._rounded

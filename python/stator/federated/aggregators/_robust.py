@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import (
     AggregationFactory,
     AggregationProcess,
@@ -48,6 +49,7 @@ class MedianFactory(_Collecting):
     (arXiv 1803.01498). Holds the values of all clients: memory is clients times model, by
     nature."""
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         def median(values: Any) -> Any:
             def of_each(stacked: Any) -> Any:
@@ -60,6 +62,7 @@ class MedianFactory(_Collecting):
         return self._create(value_type, weight_type, median)
 
 
+@_native.hidden
 class TrimmedMeanFactory(_Collecting):
     """The mean of the clients' values without the least and the greatest ones, for each number
     alone. Yin et al., 2018. Holds the values of all clients: memory is clients times model, by
@@ -73,6 +76,7 @@ class TrimmedMeanFactory(_Collecting):
             )
         self._share = float(trimmed_share)
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         def trimmed_mean(values: Any) -> Any:
             def of_each(stacked: Any) -> Any:
@@ -90,6 +94,7 @@ class TrimmedMeanFactory(_Collecting):
         return self._create(value_type, weight_type, trimmed_mean)
 
 
+@_native.hidden
 class KrumFactory(_Collecting):
     """The value of the client that is nearest to others, or the mean of several such (Multi-Krum).
     Blanchard et al., Machine Learning with Adversaries, 2017 (arXiv 1703.02757). Holds the values
@@ -107,6 +112,7 @@ class KrumFactory(_Collecting):
     def least_clients(self) -> int:
         return max(2 * self._wrong + 3, self._wrong + self._selected)
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         least = self.least_clients
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import (
     AggregationFactory,
     AggregationProcess,
@@ -21,6 +22,7 @@ from stator.federated.aggregators._factories import (
 _MOST = 2**52
 
 
+@_native.hidden
 class SecureSumFactory(AggregationFactory):
     """The sum of the clients' integers by `federated_secure_sum`.
 
@@ -35,6 +37,7 @@ class SecureSumFactory(AggregationFactory):
         if self._bound > _MOST:
             raise ValueError(f"`bound` is to be 2**52 or less, not {bound!r}.")
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         value_type = self._check(value_type, weight_type, "iu", "integers")
         bound = self._bound

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import (
     AggregationFactory,
     AggregationProcess,
@@ -18,6 +19,7 @@ from stator.federated.aggregators._factories import (
 )
 
 
+@_native.hidden
 class SparsificationFactory(Wrapping):
     """Keeps those of a client's numbers that are farthest from zero, over all its tensors; the
     others are zero (top-k: Aji and Heafield, 2017, arXiv 1704.05021)."""
@@ -33,6 +35,7 @@ class SparsificationFactory(Wrapping):
             )
         self._share = float(kept_share)
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         value_type = self._check(value_type, weight_type, "f", "floating-point numbers")
         share = self._share

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import (
     AggregationFactory,
     AggregationProcess,
@@ -22,6 +23,7 @@ from stator.federated.aggregators._factories import (
 class SumFactory(AggregationFactory):
     """The sum of the clients' values."""
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         value_type = self._check(value_type, weight_type, "iufc", "numbers")
         return stateless(
@@ -29,6 +31,7 @@ class SumFactory(AggregationFactory):
         )
 
 
+@_native.hidden
 class UnweightedMeanFactory(AggregationFactory):
     """The mean of the clients' values, in which each client counts the same."""
 
@@ -41,6 +44,7 @@ class UnweightedMeanFactory(AggregationFactory):
     def counts_clients(self) -> bool:
         return True
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         value_type = self._check(value_type, weight_type, "fc", "floating-point numbers")
         if self._sum is None:
@@ -59,6 +63,7 @@ class UnweightedMeanFactory(AggregationFactory):
         return process(inner.initialize, following, value_type, weight_type)
 
 
+@_native.hidden
 class MeanFactory(AggregationFactory):
     """The mean of the clients' values, weighted by their weights; NaN where these are all zero."""
 
@@ -71,6 +76,7 @@ class MeanFactory(AggregationFactory):
     def is_weighted(self) -> bool:
         return True
 
+    @_native.hidden
     def create(self, value_type: Any, weight_type: Any = None) -> AggregationProcess:
         value_type = self._check(value_type, weight_type, "fc", "floating-point numbers")
         if self._sum is None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import leaves
 from stator.federated.learning._processes import IterativeProcess
 from stator.federated.program import CorruptedFileError, structure_utils
@@ -30,11 +31,13 @@ class CheckpointError(Exception):
     """A file has no state of the process."""
 
 
+@_native.hidden
 def save_state(state: Any, path: str | os.PathLike[str]) -> None:
     """Writes a state to a file. Whoever is killed meanwhile has left the file as it was."""
     write(state, None, path)
 
 
+@_native.hidden
 def load_state(process: IterativeProcess, path: str | os.PathLike[str]) -> Any:
     """The state that was written to a file, by `save_state` or as a checkpoint of `train`.
 

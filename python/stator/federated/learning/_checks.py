@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stator._stator import federated as _native
 from stator.federated import framework
 from stator.federated._abstract import ChecksResult
 from stator.federated.aggregators import AggregationFactory
@@ -49,6 +50,7 @@ class Round(framework.ConcreteComputation, ChecksResult):
         )
         self._parts = computation, train, given, aggregator, clients
 
+    @_native.hidden
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         _, _, _, aggregator, clients = self._parts
         named = {**dict(zip(("state", "rows"), args, strict=False)), **kwargs}

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from stator._stator import federated as _native
 from stator.federated.aggregators._accounting import accounting
 from stator.federated.aggregators._factories import expect_count, expect_number, mapped
 from stator.federated.aggregators._gaussian import noise
@@ -22,6 +23,7 @@ from stator.federated.learning._models import Model, expect_real, ones_of_rows, 
 from stator.programs import TensorProgram, TensorSpec
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class DPSGD:
     """Each step of a client is on a batch of its rows that is drawn anew. The gradient of each row

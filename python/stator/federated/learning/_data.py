@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import expect_count, expect_number
 
 
+@_native.hidden
 class ClientData(Sequence[OrderedDict[str, Any]]):
     """The rows of clients: `data[position]` is what a client has, a dictionary of `inputs` and
     `labels`, as the rounds of a process take it.
@@ -64,6 +66,7 @@ class ClientData(Sequence[OrderedDict[str, Any]]):
         return f"<data of {len(self)} clients, {sum(self.rows())} rows>"
 
 
+@_native.hidden
 def partition_evenly(rows: int, clients: int, *, seed: int = 0) -> list[Any]:
     """Shares rows out at random, to each client as many (or one more)."""
     expect_count(rows, "rows", least=1)
@@ -72,6 +75,7 @@ def partition_evenly(rows: int, clients: int, *, seed: int = 0) -> list[Any]:
     return list(np.array_split(order, clients))
 
 
+@_native.hidden
 def partition_by_dirichlet(
     labels: Any, clients: int, alpha: float, *, seed: int = 0, least_rows: int = 1
 ) -> list[Any]:
@@ -108,6 +112,7 @@ def partition_by_dirichlet(
     )
 
 
+@_native.hidden
 def partition_by_user(users: Iterable[Hashable]) -> dict[Any, Any]:
     """Gives each user its own rows: users by row, such as a column of a table. Clients are in the
     order in which their first rows are."""
@@ -121,6 +126,7 @@ def partition_by_user(users: Iterable[Hashable]) -> dict[Any, Any]:
 _DRAWS = 100
 
 
+@_native.hidden
 def rows_of(
     source: Any, *, inputs: Any = "inputs", labels: str | None = "labels"
 ) -> tuple[Any, Any]:

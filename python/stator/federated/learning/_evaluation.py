@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import leaves
 from stator.federated.learning._models import Model, count_rows, expect_model, if_any
 from stator.federated.learning.metrics import Mean, Metric, metric_of, traceable
@@ -17,6 +18,7 @@ from stator.federated.learning.metrics import Mean, Metric, metric_of, traceable
 _BY_ROWS, _BY_CLIENTS, _SUMS = "by_rows", "by_clients", "sums"
 
 
+@_native.hidden
 def build_evaluation(model: Model, metrics: Mapping[str, Any] | None = None) -> Any:
     """A computation of weights at the server and rows at clients: what is measured of the weights,
     by names. The module is in evaluation mode.

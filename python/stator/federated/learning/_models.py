@@ -12,10 +12,12 @@ import numpy as np
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 
 Weights = OrderedDict[str, Any]
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class Model:
     """What is trained.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from stator._stator import federated as _native
 from stator.federated.learning._models import expect_real
 
 Moments = OrderedDict[str, Any]
@@ -43,12 +44,16 @@ def expect_server(given: Any) -> ServerOptimizer | None:
     )
 
 
-def _expect_rate(value: Any, name: str) -> None:
+def _expect_rate(value: Any, name: str, below: float = np.inf) -> None:
     is_number = isinstance(value, (int, float, np.integer, np.floating))
     if not is_number or isinstance(value, bool):
         raise TypeError(f"`{name}` is to be a number, not {value!r}.")
+    if not 0 <= value < below:
+        range_of = "finite" if below == np.inf else f"less than {below:g}"
+        raise ValueError(f"`{name}` is to be 0 or more and {range_of}, not {value!r}.")
 
 
+@_native.hidden
 def sgd(learning_rate: float = 1.0, momentum: float = 0.0) -> ServerOptimizer:
     """Steps along the update. With a rate of 1 and no momentum the server's weights become the mean
     of the clients'."""
@@ -70,6 +75,7 @@ def sgd(learning_rate: float = 1.0, momentum: float = 0.0) -> ServerOptimizer:
     return ServerOptimizer(initialize, step)
 
 
+@_native.hidden
 def adagrad(
     learning_rate: float = 0.1, *, beta1: float = 0.0, tau: float = 1e-3
 ) -> ServerOptimizer:
@@ -77,19 +83,23 @@ def adagrad(
     return _adaptive(learning_rate, beta1, tau, lambda second, square: second + square)
 
 
+@_native.hidden
 def adam(
     learning_rate: float = 0.1, *, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> ServerOptimizer:
     """FedAdam: steps divided by the root of a running mean of squares."""
+    _expect_rate(beta2, "beta2", below=1)
     return _adaptive(
         learning_rate, beta1, tau, lambda second, square: beta2 * second + (1 - beta2) * square
     )
 
 
+@_native.hidden
 def yogi(
     learning_rate: float = 0.1, *, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> ServerOptimizer:
     """FedYogi: as FedAdam, but the squares' mean changes by no more than the square."""
+    _expect_rate(beta2, "beta2", below=1)
 
     def second_moment(second: Any, square: Any) -> Any:
         return second - (1 - beta2) * square * torch.sign(second - square)
@@ -100,8 +110,9 @@ def yogi(
 def _adaptive(
     learning_rate: float, beta1: float, tau: float, second_moment: Callable[[Any, Any], Any]
 ) -> ServerOptimizer:
-    for name, value in (("learning_rate", learning_rate), ("beta1", beta1), ("tau", tau)):
-        _expect_rate(value, name)
+    _expect_rate(learning_rate, "learning_rate")
+    _expect_rate(beta1, "beta1", below=1)
+    _expect_rate(tau, "tau")
 
     def initialize(weights: Any) -> Moments:
         expect_real(weights, "an optimizer that divides by squares")

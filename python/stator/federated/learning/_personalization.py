@@ -9,12 +9,14 @@ from typing import Any
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators._factories import expect_count
 from stator.federated.learning._evaluation import evaluation_of
 from stator.federated.learning._models import Model, count_rows, rounded
 from stator.federated.learning._processes import ClientOptimizer, checked, stepped, usual
 
 
+@_native.hidden
 def build_personalization(
     model: Model,
     metrics: Mapping[str, Any] | None = None,

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators import (
     AggregationFactory,
     AggregationProcess,
@@ -42,6 +43,7 @@ from stator.federated.learning._private_steps import private_training
 ClientOptimizer = Callable[[list[Any]], torch.optim.Optimizer]
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class IterativeProcess:
     """Training by rounds. Both parts are computations: they print, are sent elsewhere, and run in
@@ -82,6 +84,7 @@ class IterativeProcess:
         """The type of the state."""
         return self.initialize.type_signature.result.member
 
+    @_native.hidden
     def run(self, state: Any, rounds: Iterable[Any]) -> tuple[Any, list[Any]]:
         """Takes a round with each of these rows of clients: the last state, and all metrics."""
         metrics = []
@@ -91,6 +94,7 @@ class IterativeProcess:
         return state, metrics
 
 
+@_native.hidden
 def build_fed_avg(
     model: Model,
     *,
@@ -128,6 +132,7 @@ def build_fed_avg(
     )
 
 
+@_native.hidden
 def build_fed_prox(
     model: Model,
     *,
@@ -151,6 +156,7 @@ def build_fed_prox(
     )
 
 
+@_native.hidden
 def build_fed_sgd(
     model: Model,
     *,
@@ -162,6 +168,7 @@ def build_fed_sgd(
     return _process(model, _unit_steps, server_optimizer, 1, model_aggregator)
 
 
+@_native.hidden
 def build_fed_adagrad(
     model: Model,
     *,
@@ -175,6 +182,7 @@ def build_fed_adagrad(
     return _process(model, client_optimizer, server_optimizer, steps, model_aggregator)
 
 
+@_native.hidden
 def build_fed_adam(
     model: Model,
     *,
@@ -188,6 +196,7 @@ def build_fed_adam(
     return _process(model, client_optimizer, server_optimizer, steps, model_aggregator)
 
 
+@_native.hidden
 def build_fed_yogi(
     model: Model,
     *,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from stator._stator import federated as _native
 from stator.federated._executors import RetryableError
 from stator.federated._positions import expect_positions
 from stator.federated.aggregators._factories import expect_count, expect_number
@@ -58,6 +59,7 @@ class ClientSampler(abc.ABC):
         order in which they are asked. The same for the same arguments."""
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class UniformSampler(ClientSampler):
     """A fixed number of clients in each round, each as likely as any other.
@@ -91,6 +93,7 @@ class UniformSampler(ClientSampler):
         return [int(position) for position in chosen]
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class PoissonSampler(ClientSampler):
     """Each client by chance, independently of the others: what differential privacy counts as
@@ -121,6 +124,7 @@ class PoissonSampler(ClientSampler):
         return [int(position) for position in asked]
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class Cohort:
     """The clients of a round: those that a sampler chooses, in its order, without those that drop

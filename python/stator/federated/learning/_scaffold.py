@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import stator.federated as fl
+from stator._stator import federated as _native
 from stator.federated.aggregators import AggregationFactory, UnweightedMeanFactory
 from stator.federated.aggregators._factories import expect_count, expect_number
 from stator.federated.learning import _optimizers
@@ -33,6 +34,7 @@ from stator.federated.learning._processes import IterativeProcess, created
 _ID = fl.TensorType(np.int32)
 
 
+@_native.hidden
 def build_scaffold(
     model: Model,
     *,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from stator._program_tracing.drawing import drawn_from
+from stator._stator import federated as _native
 from stator.federated._executors import ClientsLostError, RetryableError
 from stator.federated.aggregators._factories import expect_count
 from stator.federated.learning._checkpoints import (
@@ -41,6 +42,7 @@ class Training:
     metrics: tuple[Mapping[str, float], ...]
 
 
+@_native.hidden
 def train(
     process: IterativeProcess,
     data: Sequence[Any],

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from stator._stator import federated as _native
 from stator.federated._files import directory, sync_directory
 from stator.federated.program._archive import Archive, Written, as_it_is, read_archive
 from stator.federated.program.release_manager import (
@@ -20,6 +21,7 @@ from stator.federated.program.value_reference import materialize_value
 _KIND = "released value"
 
 
+@_native.hidden
 class ArrayFileReleaseManager(ReleaseManager[ReleasableStructure, int | str]):
     """Releases values to files of a directory, one for each key: `release_12.npz`.
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stator._stator import federated as _native
 from stator._stator.federated import CLIENTS, FederatedType
 from stator.federated._positions import expect_positions
 from stator.federated.program.data_source import (
@@ -101,6 +102,7 @@ class ClientDataSourceIterator(FederatedDataSourceIterator):
         return self._source
 
 
+@_native.hidden
 class ClientDataSource(FederatedDataSource):
     """Data of clients that this process can load.
 

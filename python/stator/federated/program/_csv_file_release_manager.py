@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from stator._stator import federated as _native
 from stator.federated._files import write_whole
 from stator.federated.program import structure_utils
 from stator.federated.program._archive import CorruptedFileError
@@ -53,6 +54,7 @@ class CSVKeyFieldnameNotFoundError(Exception):
         return type(self), self._arguments
 
 
+@_native.hidden
 class CSVFileReleaseManager(ReleaseManager[ReleasableStructure, int]):
     """Releases values to a CSV file: a row for each key, a column for each value of the structure,
     by the name that `structure_utils.flatten_with_name` gives it. Python's `csv` reads it.

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from stator._stator import federated as _native
 from stator.federated._abstract import Serializable
 from stator.federated._files import directory, sync_directory, unfinished_name
 from stator.federated.program import structure_utils
@@ -28,6 +29,7 @@ class StructureMismatchError(ValueError):
     """A saved state has another structure than the one that it is loaded for."""
 
 
+@_native.hidden
 class FileProgramStateManager(ProgramStateManager[ProgramStateStructure]):
     """Keeps states in files of a directory, one for each version: `program_state_12.npz`.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stator._stator import federated as _native
 from stator.federated.program import structure_utils
 from stator.federated.program._turns import Turns
 from stator.federated.program.release_manager import ReleasableStructure, ReleaseManager
@@ -18,6 +19,7 @@ class TensorBoardNotFoundError(ModuleNotFoundError):
     """TensorBoard, or PyTorch, which writes its files, isn't installed."""
 
 
+@_native.hidden
 class TensorBoardReleaseManager(ReleaseManager[ReleasableStructure, int]):
     """Releases values to a directory that TensorBoard shows: numbers as scalars, arrays of numbers
     as histograms, texts as texts, by the names that `structure_utils.flatten_with_name` gives them

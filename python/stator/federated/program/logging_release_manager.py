@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from stator._stator import federated as _native
 from stator.federated.program.release_manager import Key, ReleasableStructure, ReleaseManager
 from stator.federated.program.value_reference import materialize_value
 
 
+@_native.hidden
 class LoggingReleaseManager(ReleaseManager[ReleasableStructure, Key]):
     """Logs what is released, by Python's `logging`.
 

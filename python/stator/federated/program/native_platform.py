@@ -85,6 +85,7 @@ class NativeValueReference(MaterializableValueReference):
         return f"<{state} {self._type_signature}>"
 
 
+@_native.hidden
 class NativeFederatedContext(FederatedContext):
     """Has another context run computations, several at a time.
 

@@ -35,6 +35,7 @@ _BYTES = 1 << 28
 _COMPUTATIONS = 64
 
 
+@_native.hidden
 class RayContext(_native.HiddenInvoke, SyncContext):
     """Runs computations with the work of clients on the machines of a Ray cluster.
 

@@ -4,25 +4,64 @@ use pyo3::exceptions::PyStopIteration;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyTraceback};
+use pyo3::types::{PyDict, PyString, PyTraceback, PyTuple, PyType};
+
+/// The directory of a module that is there.
+fn directory(py: Python<'_>, module: &str) -> PyResult<String> {
+    let file: String = py.import(module)?.getattr("__file__")?.extract()?;
+    Ok(file.rsplit_once(['/', '\\']).map_or(String::new(), |(head, _)| format!("{head}/")))
+}
 
 /// Where our Python code is, and where that is which runs coroutines.
 fn directories(py: Python<'_>) -> PyResult<&[String; 3]> {
     static DIRECTORIES: PyOnceLock<[String; 3]> = PyOnceLock::new();
     DIRECTORIES.get_or_try_init(py, || {
-        let of = |module: &str| -> PyResult<String> {
-            let file: String = py.import(module)?.getattr("__file__")?.extract()?;
-            Ok(file.rsplit_once(['/', '\\']).map_or(String::new(), |(head, _)| format!("{head}/")))
-        };
-        Ok([of("stator.federated")?, of("asyncio")?, of("concurrent.futures")?])
+        let of = |module: &str| directory(py, module);
+        Ok([of("stator")?, of("asyncio")?, of("concurrent.futures")?])
     })
 }
 
-/// The error without our frames, and without those above the first frame of the user that run
-/// coroutines.
-fn hide(py: Python<'_>, error: PyErr) -> PyErr {
+/// Whether code in a file does what we have it do, where we have called it: the standard library's,
+/// NumPy's, PyTorch's, and what `dataclasses` makes.
+fn is_called_by_us(py: Python<'_>, file: &str) -> PyResult<bool> {
+    static STANDARD: PyOnceLock<String> = PyOnceLock::new();
+    static NUMPY: PyOnceLock<String> = PyOnceLock::new();
+    static TORCH: PyOnceLock<String> = PyOnceLock::new();
+    if file.starts_with('<') {
+        return Ok(true);
+    }
+    let standard = STANDARD.get_or_try_init(py, || directory(py, "os"))?;
+    if file.starts_with(standard) {
+        return Ok(!file.contains("site-packages"));
+    }
+    let known = py.import("sys")?.getattr("modules")?;
+    for (cell, module) in [(&NUMPY, "numpy"), (&TORCH, "torch")] {
+        if known.contains(module)?
+            && file.starts_with(cell.get_or_try_init(py, || directory(py, module))?)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a function is one of ours.
+///
+/// # Errors
+/// What asking it raises.
+pub fn is_ours(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Some(code) = function.getattr_opt("__code__")? else { return Ok(false) };
+    let file: String = code.getattr("co_filename")?.extract()?;
+    let [ours, ..] = directories(function.py())?;
+    Ok(file.starts_with(ours))
+}
+
+/// The error without our frames and what they call, and without those above the first frame of the user that
+/// run coroutines. `begins_in_ours`: the first frame is called by us.
+fn hide(py: Python<'_>, error: PyErr, begins_in_ours: bool) -> PyErr {
     let shorten = || -> PyResult<Option<Bound<'_, PyTraceback>>> {
         let [ours, runners @ ..] = directories(py)?;
+        let mut below_ours = begins_in_ours;
         let mut kept: Vec<Bound<'_, PyAny>> = Vec::new();
         let mut next = error.traceback(py).map(Bound::into_any);
         while let Some(entry) = next {
@@ -31,7 +70,8 @@ fn hide(py: Python<'_>, error: PyErr) -> PyErr {
             let file = file.cast::<PyString>()?.to_string_lossy();
             let runs = kept.is_empty() && runners.iter().any(|of| file.starts_with(of));
             next = Some(entry.getattr("tb_next")?).filter(|next| !next.is_none());
-            if !runs && !file.starts_with(ours) {
+            below_ours = file.starts_with(ours) || below_ours && is_called_by_us(py, &file)?;
+            if !runs && !below_ours {
                 kept.push(entry);
             }
         }
@@ -69,8 +109,64 @@ impl HiddenInvoke {
         arg: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        slf.call_method1("_invoke", (comp, arg)).map_err(|error| hide(py, error))
+        slf.call_method1("_invoke", (comp, arg)).map_err(|error| hide(py, error, false))
     }
+}
+
+/// A function of ours, without our frames in its errors.
+#[pyclass(module = "stator.federated.framework", frozen, dict, weakref)]
+pub struct HiddenFunction {
+    function: Py<PyAny>,
+}
+
+#[pymethods]
+impl HiddenFunction {
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = args.py();
+        self.function.bind(py).call(args, kwargs).map_err(|error| hide(py, error, true))
+    }
+
+    /// A method, if it was found by an object.
+    fn __get__<'py>(
+        slf: Bound<'py, Self>,
+        object: Option<Bound<'py, PyAny>>,
+        _class: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Some(object) = object else { return Ok(slf.into_any()) };
+        slf.py().import("types")?.getattr("MethodType")?.call1((slf, object))
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        Ok(format!("<function {}>", slf.getattr("__qualname__")?))
+    }
+
+    /// It's pickled by its name, as functions are.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.getattr("__qualname__")
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)
+    }
+}
+
+/// A decorator for what users call of ours: a function, or a class for its `__init__`, without our frames in
+/// its errors. It isn't for what is called while a local computation is traced, which is Python alone.
+#[pyfunction]
+fn hidden<'py>(of: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = of.py();
+    if of.is_instance_of::<PyType>() {
+        of.setattr("__init__", hidden(&of.getattr("__init__")?)?)?;
+        return Ok(of.clone());
+    }
+    let made = Bound::new(py, HiddenFunction { function: of.clone().unbind() })?.into_any();
+    py.import("functools")?.call_method1("update_wrapper", (&made, of))?;
+    Ok(made)
 }
 
 /// A coroutine without our frames in its errors.
@@ -88,7 +184,7 @@ impl Hidden {
     ) -> PyResult<Bound<'py, PyAny>> {
         step(self.coroutine.bind(py)).map_err(|error| {
             // The end of a coroutine is an exception too.
-            if error.is_instance_of::<PyStopIteration>(py) { error } else { hide(py, error) }
+            if error.is_instance_of::<PyStopIteration>(py) { error } else { hide(py, error, false) }
         })
     }
 }
@@ -140,5 +236,6 @@ impl Hidden {
 /// Adds what our Python code uses.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HiddenInvoke>()?;
+    module.add_function(wrap_pyfunction!(hidden, module)?)?;
     module.add_class::<Hidden>()
 }

@@ -5,7 +5,7 @@ mod arguments;
 mod batch;
 mod cardinalities;
 mod context;
-mod hidden;
+pub mod hidden;
 mod kernels;
 mod leaf;
 mod numbers;

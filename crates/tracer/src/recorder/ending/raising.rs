@@ -71,6 +71,25 @@ impl Recorder {
         speaks
     }
 
+    /// Ends the trace of a program whose operation has raised. The function's handlers run: what none
+    /// of them catches is the user's to see as it is, and the rest is refused in the end.
+    pub(in crate::recorder) fn leaves_to_handlers(&self, frame: &Frame<'_>) {
+        if self.stopped.replace(true) {
+            return;
+        }
+        self.guarded(frame.py(), || {
+            let mut detail = String::new();
+            asked(frame, |raised| {
+                let text = text_of(raised.as_borrowed());
+                detail = format!("{}: {text}", heap::type_name(raised.as_borrowed()));
+                true
+            });
+            let stack = self.stack(frame);
+            self.session.broke(Break { reason: Reason::OperationRaised, detail, stack });
+            drop(self.gc.take());
+        });
+    }
+
     /// Whether code within a node has been run again as far as a checkpoint needs: PyTorch ends it by an exception, in
     /// each replay.
     fn ends_recomputation(&self, frame: &Frame<'_>) -> bool {

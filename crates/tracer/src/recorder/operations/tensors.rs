@@ -276,10 +276,10 @@ impl Operations for Recorder {
         };
         let Ok(object) = result else {
             let target = known.filter(|_| before.is_some());
-            self.behind(frame, || {
-                if !self.goes_on(frame, target, args) {
-                    self.stop(frame, Reason::OperationRaised, "");
-                }
+            self.behind(frame, || match self.goes_on(frame, target, args) {
+                true => {}
+                false if self.session.program.is_some() => self.leaves_to_handlers(frame),
+                false => self.stop(frame, Reason::OperationRaised, ""),
             });
             return result;
         };
