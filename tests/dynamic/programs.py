@@ -95,6 +95,11 @@ def smallest(x, n):
 
 
 @program(a_number)
+def smallest_of_some(x, n):
+    return x * min(n, 100, 3 * n) + max((n, 1, 7 - n, 2)), max(True, n, 2)
+
+
+@program(a_number)
 def of_type(x, n):
     return x + n if isinstance(n, int) and not isinstance(n, bool) else x
 

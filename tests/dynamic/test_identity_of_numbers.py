@@ -22,6 +22,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "negative": lambda n: -n,
     "positive": lambda n: +n,
     "max": lambda n: max(n, 0),
+    "max of three": lambda n: max(3, n, n - 2),
+    "min of four": lambda n: min([n + 5, n, 7000, abs(n)]),
     "max of a tuple": lambda n: max((n, 500)),
     "min": lambda n: min(n, 100_000),
     "max of abs": lambda n: max(abs(n), 5),

@@ -31,7 +31,7 @@ _NAMESPACES = ("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._s
 
 _NUMBERS = {
     "builtins": ("abs", "float", "int", "max", "min", "round"),
-    "math": ("ceil", "floor", "sqrt", "trunc"),
+    "math": ("ceil", "cos", "exp", "floor", "log", "log10", "log2", "sin", "sqrt", "tanh", "trunc"),
 }
 
 _ATEN = re.compile(r"torch\.ops\.aten\.([a-z][A-Za-z0-9_]*)(?:\.([A-Za-z][A-Za-z0-9_]*))?")
@@ -85,6 +85,8 @@ def _operations() -> Iterator[tuple[str, Any]]:
     yield "torch.autograd.grad", torch.autograd.grad
     yield "torch.nn.Parameter", torch.nn.Parameter
     yield "torch._C._set_grad_enabled", torch._C._set_grad_enabled
+    for name in ("sym_max", "sym_min"):
+        yield f"torch.{name}", getattr(torch, name)
     yield "torch.Generator", torch.Generator
     yield "torch.Generator.manual_seed", torch.Generator.manual_seed
     for name in SWITCHES:

@@ -1,28 +1,79 @@
 //! What a program requires of the sizes of its inputs: a condition in Python's notation, in which
-//! `%0.size(1)` is a size of an input.
+//! `%0.size(1)` is a size of an input. Its numbers are 64-bit integers, and floats as Python computes them.
 
 use super::lexer::{Lexer, Token};
 use super::{DEPTH, Malformed};
 
 /// A condition on sizes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Requirement {
     text: String,
     root: Node,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Node {
-    Number(i64),
+    Number(Value),
     Truth(bool),
-    Size { input: usize, dim: usize },
+    Size {
+        input: usize,
+        dim: usize,
+    },
     Negative(Box<Node>),
     Not(Box<Node>),
     Binary(Op, Box<Node>, Box<Node>),
     Most(Vec<Node>),
     Least(Vec<Node>),
-    Magnitude(Box<Node>),
+    /// A function of one number.
+    Of(Function, Box<Node>),
 }
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Value {
+    Int(i64),
+    Float(f64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Function {
+    Abs,
+    Float,
+    Int,
+    Round,
+    Floor,
+    Ceil,
+    /// One of floats alone.
+    Real(Real),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Real {
+    Sqrt,
+    Log,
+    Log2,
+    Log10,
+    Exp,
+    Sin,
+    Cos,
+    Tanh,
+}
+
+const FUNCTIONS: &[(&str, Function)] = &[
+    ("abs", Function::Abs),
+    ("float", Function::Float),
+    ("int", Function::Int),
+    ("round", Function::Round),
+    ("math.floor", Function::Floor),
+    ("math.ceil", Function::Ceil),
+    ("math.sqrt", Function::Real(Real::Sqrt)),
+    ("math.log", Function::Real(Real::Log)),
+    ("math.log2", Function::Real(Real::Log2)),
+    ("math.log10", Function::Real(Real::Log10)),
+    ("math.exp", Function::Real(Real::Exp)),
+    ("math.sin", Function::Real(Real::Sin)),
+    ("math.cos", Function::Real(Real::Cos)),
+    ("math.tanh", Function::Real(Real::Tanh)),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
@@ -37,6 +88,7 @@ enum Op {
     Add,
     Sub,
     Mul,
+    Div,
     FloorDiv,
     Mod,
     Pow,
@@ -48,7 +100,7 @@ const LEVELS: &[&[(&str, Op)]] = &[
     &[("and", Op::And)],
     &[("==", Op::Eq), ("!=", Op::Ne), ("<=", Op::Le), (">=", Op::Ge), ("<", Op::Lt), (">", Op::Gt)],
     &[("+", Op::Add), ("-", Op::Sub)],
-    &[("*", Op::Mul), ("//", Op::FloorDiv), ("%", Op::Mod)],
+    &[("*", Op::Mul), ("/", Op::Div), ("//", Op::FloorDiv), ("%", Op::Mod)],
     &[("**", Op::Pow)],
 ];
 const COMPARE: usize = 2;
@@ -94,9 +146,9 @@ impl Requirement {
         sizes
     }
 
-    /// Whether it holds. Numbers that don't fit into 64 bits, and divisions by zero, fail it.
+    /// Whether it holds. Integers that don't fit into 64 bits, and what Python raises for, fail it.
     pub fn holds(&self, size: &dyn Fn(usize, usize) -> i64) -> bool {
-        self.root.value(size).is_some_and(|value| value != 0)
+        self.root.value(size).is_some_and(Value::is_true)
     }
 }
 
@@ -145,15 +197,19 @@ fn chain(
 fn atom(lexer: &mut Lexer<'_>, depth: usize) -> Result<Node, Malformed> {
     match lexer.next()? {
         Token::Number(digits) => {
-            let number = digits.parse().map_err(|_| lexer.error("no 64-bit integer"))?;
-            Ok(Node::Number(number))
+            let value = if digits.contains(['.', 'e', 'E']) {
+                digits.parse().map(Value::Float).map_err(|_| lexer.error("no float"))?
+            } else {
+                digits.parse().map(Value::Int).map_err(|_| lexer.error("no 64-bit integer"))?
+            };
+            Ok(Node::Number(value))
         }
         Token::Name("True") => Ok(Node::Truth(true)),
         Token::Name("False") => Ok(Node::Truth(false)),
         Token::Node(input) => match lexer.next()? {
             Token::Name(".size") => {
                 let dim = match list(lexer, depth)?.as_slice() {
-                    [Node::Number(dim)] => usize::try_from(*dim).ok(),
+                    [Node::Number(Value::Int(dim))] => usize::try_from(*dim).ok(),
                     _ => None,
                 };
                 dim.map(|dim| Node::Size { input, dim })
@@ -163,10 +219,15 @@ fn atom(lexer: &mut Lexer<'_>, depth: usize) -> Result<Node, Malformed> {
         },
         Token::Name("max") => list(lexer, depth).map(Node::Most),
         Token::Name("min") => list(lexer, depth).map(Node::Least),
-        Token::Name("abs") => match <[Node; 1]>::try_from(list(lexer, depth)?) {
-            Ok([inner]) => Ok(Node::Magnitude(Box::new(inner))),
-            Err(_) => Err(lexer.error("abs takes one number")),
-        },
+        Token::Name(name) if let Some((_, of)) = FUNCTIONS.iter().find(|(of, _)| *of == name) => {
+            if *of == Function::Float && lexer.is_text_next() {
+                return literal(lexer);
+            }
+            match <[Node; 1]>::try_from(list(lexer, depth)?) {
+                Ok([inner]) => Ok(Node::Of(*of, Box::new(inner))),
+                Err(_) => Err(lexer.error(&format!("{name} takes one number"))),
+            }
+        }
         Token::Sign("(") => {
             let inner = level(lexer, 0, depth - 1)?;
             lexer.expect(")")?;
@@ -174,6 +235,18 @@ fn atom(lexer: &mut Lexer<'_>, depth: usize) -> Result<Node, Malformed> {
         }
         other => Err(lexer.unexpected(&other, "a number or a size")),
     }
+}
+
+/// `('inf')` or `('nan')`
+fn literal(lexer: &mut Lexer<'_>) -> Result<Node, Malformed> {
+    lexer.expect("(")?;
+    let value = match &*lexer.string()? {
+        "inf" => f64::INFINITY,
+        "nan" => f64::NAN,
+        _ => return Err(lexer.error("a float is 'inf' or 'nan'")),
+    };
+    lexer.expect(")")?;
+    Ok(Node::Number(Value::Float(value)))
 }
 
 fn list(lexer: &mut Lexer<'_>, depth: usize) -> Result<Vec<Node>, Malformed> {
@@ -191,7 +264,7 @@ impl Node {
         match self {
             Self::Number(_) | Self::Truth(_) => {}
             Self::Size { input, dim } => size(*input, *dim),
-            Self::Negative(inner) | Self::Not(inner) | Self::Magnitude(inner) => inner.visit(size),
+            Self::Negative(inner) | Self::Not(inner) | Self::Of(_, inner) => inner.visit(size),
             Self::Binary(_, left, right) => {
                 left.visit(size);
                 right.visit(size);
@@ -201,58 +274,171 @@ impl Node {
     }
 
     /// The value; truth values are 0 and 1.
-    fn value(&self, size: &dyn Fn(usize, usize) -> i64) -> Option<i64> {
-        let all =
-            |nodes: &[Self]| nodes.iter().map(|node| node.value(size)).collect::<Option<Vec<_>>>();
+    fn value(&self, size: &dyn Fn(usize, usize) -> i64) -> Option<Value> {
         match self {
-            Self::Number(number) => Some(*number),
-            Self::Truth(truth) => Some((*truth).into()),
-            Self::Size { input, dim } => Some(size(*input, *dim)),
-            Self::Negative(inner) => inner.value(size)?.checked_neg(),
-            Self::Not(inner) => Some((inner.value(size)? == 0).into()),
-            Self::Magnitude(inner) => inner.value(size)?.checked_abs(),
-            Self::Most(nodes) => all(nodes)?.into_iter().max(),
-            Self::Least(nodes) => all(nodes)?.into_iter().min(),
-            Self::Binary(Op::And, left, right) => {
-                if left.value(size)? == 0 {
-                    Some(0)
-                } else {
-                    right.value(size)
-                }
-            }
+            Self::Number(value) => Some(*value),
+            Self::Truth(truth) => Some(Value::from(*truth)),
+            Self::Size { input, dim } => Some(Value::Int(size(*input, *dim))),
+            Self::Negative(inner) => match inner.value(size)? {
+                Value::Int(a) => a.checked_neg().map(Value::Int),
+                Value::Float(a) => Some(Value::Float(-a)),
+            },
+            Self::Not(inner) => Some(Value::from(!inner.value(size)?.is_true())),
+            Self::Of(function, inner) => function.apply(inner.value(size)?),
+            Self::Most(nodes) => extreme(nodes, size, Op::Gt),
+            Self::Least(nodes) => extreme(nodes, size, Op::Lt),
+            Self::Binary(Op::And, left, right) => match left.value(size)? {
+                holds if holds.is_true() => right.value(size),
+                fails => Some(fails),
+            },
             Self::Binary(Op::Or, left, right) => match left.value(size)? {
-                0 => right.value(size),
-                holds => Some(holds),
+                holds if holds.is_true() => Some(holds),
+                _ => right.value(size),
             },
             Self::Binary(op, left, right) => apply(*op, left.value(size)?, right.value(size)?),
         }
     }
 }
 
-fn apply(op: Op, a: i64, b: i64) -> Option<i64> {
-    match op {
-        Op::Eq => Some((a == b).into()),
-        Op::Ne => Some((a != b).into()),
-        Op::Lt => Some((a < b).into()),
-        Op::Le => Some((a <= b).into()),
-        Op::Gt => Some((a > b).into()),
-        Op::Ge => Some((a >= b).into()),
-        Op::Add => a.checked_add(b),
-        Op::Sub => a.checked_sub(b),
-        Op::Mul => a.checked_mul(b),
+/// `max` and `min`: the first of those that no later one exceeds.
+fn extreme(nodes: &[Node], size: &dyn Fn(usize, usize) -> i64, exceeds: Op) -> Option<Value> {
+    let mut values = nodes.iter().map(|node| node.value(size));
+    let mut best = values.next()??;
+    for value in values {
+        let value = value?;
+        if apply(exceeds, value, best)?.is_true() {
+            best = value;
+        }
+    }
+    Some(best)
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Self::Int(truth.into())
+    }
+}
+
+impl Value {
+    fn is_true(self) -> bool {
+        match self {
+            Self::Int(a) => a != 0,
+            Self::Float(a) => a != 0.0,
+        }
+    }
+
+    /// Python rounds an integer to the nearest float, as this does.
+    #[allow(clippy::cast_precision_loss)]
+    fn float(self) -> f64 {
+        match self {
+            Self::Int(a) => a as f64,
+            Self::Float(a) => a,
+        }
+    }
+}
+
+impl Function {
+    fn apply(self, a: Value) -> Option<Value> {
+        match (self, a) {
+            (Self::Abs, Value::Int(a)) => a.checked_abs().map(Value::Int),
+            (Self::Abs, Value::Float(a)) => Some(Value::Float(a.abs())),
+            (Self::Float, a) => Some(Value::Float(a.float())),
+            (Self::Real(of), a) => of.apply(a.float()).map(Value::Float),
+            (_, Value::Int(a)) => Some(Value::Int(a)),
+            (Self::Int, Value::Float(a)) => integer(a.trunc()),
+            (Self::Round, Value::Float(a)) => integer(a.round_ties_even()),
+            (Self::Floor, Value::Float(a)) => integer(a.floor()),
+            (Self::Ceil, Value::Float(a)) => integer(a.ceil()),
+        }
+    }
+}
+
+impl Real {
+    fn apply(self, a: f64) -> Option<f64> {
+        let value = match self {
+            Self::Sqrt if a < 0.0 => return None,
+            Self::Log | Self::Log2 | Self::Log10 if a <= 0.0 => return None,
+            Self::Sin | Self::Cos if a.is_infinite() => return None,
+            Self::Sqrt => a.sqrt(),
+            Self::Log => a.ln(),
+            Self::Log2 => a.log2(),
+            Self::Log10 => a.log10(),
+            Self::Exp => a.exp(),
+            Self::Sin => a.sin(),
+            Self::Cos => a.cos(),
+            Self::Tanh => a.tanh(),
+        };
+        (value.is_finite() || !a.is_finite()).then_some(value)
+    }
+}
+
+/// A whole float as an integer.
+#[allow(clippy::cast_possible_truncation)]
+fn integer(whole: f64) -> Option<Value> {
+    const LIMIT: f64 = (1_u64 << 63) as f64;
+    (-LIMIT..LIMIT).contains(&whole).then_some(Value::Int(whole as i64))
+}
+
+fn apply(op: Op, a: Value, b: Value) -> Option<Value> {
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => apply_to_integers(op, a, b),
+        (a, b) => apply_to_floats(op, a.float(), b.float()),
+    }
+}
+
+fn apply_to_floats(op: Op, a: f64, b: f64) -> Option<Value> {
+    Some(match op {
+        Op::Eq => Value::from(a == b),
+        Op::Ne => Value::from(a != b),
+        Op::Lt => Value::from(a < b),
+        Op::Le => Value::from(a <= b),
+        Op::Gt => Value::from(a > b),
+        Op::Ge => Value::from(a >= b),
+        Op::Add => Value::Float(a + b),
+        Op::Sub => Value::Float(a - b),
+        Op::Mul => Value::Float(a * b),
+        Op::Div if b == 0.0 => return None,
+        Op::Div => Value::Float(a / b),
+        Op::Pow if a == 0.0 && b < 0.0 => return None,
+        Op::Pow => {
+            let power = a.powf(b);
+            if a.is_finite() && b.is_finite() && !power.is_finite() {
+                return None;
+            }
+            Value::Float(power)
+        }
+        Op::FloorDiv | Op::Mod | Op::And | Op::Or => return None,
+    })
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn apply_to_integers(op: Op, a: i64, b: i64) -> Option<Value> {
+    Some(match op {
+        Op::Eq => Value::from(a == b),
+        Op::Ne => Value::from(a != b),
+        Op::Lt => Value::from(a < b),
+        Op::Le => Value::from(a <= b),
+        Op::Gt => Value::from(a > b),
+        Op::Ge => Value::from(a >= b),
+        Op::Add => Value::Int(a.checked_add(b)?),
+        Op::Sub => Value::Int(a.checked_sub(b)?),
+        Op::Mul => Value::Int(a.checked_mul(b)?),
+        // Python rounds the quotient once; so does this while both are floats themselves.
+        Op::Div if b == 0 || a.unsigned_abs().max(b.unsigned_abs()) > 1 << 53 => return None,
+        Op::Div => Value::Float(a as f64 / b as f64),
         // As Python rounds.
         Op::FloorDiv => {
             let quotient = a.checked_div(b)?;
             let is_above = a % b != 0 && (a < 0) != (b < 0);
-            quotient.checked_sub(is_above.into())
+            Value::Int(quotient.checked_sub(is_above.into())?)
         }
         Op::Mod => {
             let rest = a.checked_rem(b)?;
-            Some(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
+            Value::Int(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
         }
-        Op::Pow => a.checked_pow(u32::try_from(b).ok()?),
-        Op::And | Op::Or => None,
-    }
+        Op::Pow => Value::Int(a.checked_pow(u32::try_from(b).ok()?)?),
+        Op::And | Op::Or => return None,
+    })
 }
 
 #[cfg(test)]
@@ -280,6 +466,21 @@ mod tests {
             ("%1.size(0)**2 == 9", true),
             ("10 // %1.size(1) == 0", false),
             ("%0.size(0)**9000 > 0", false),
+            ("int(0.8*float(%0.size(0))) == 4", true),
+            ("round(0.75*float(%0.size(0))) == 4", true),
+            ("math.ceil(%0.size(0)/4) == 2 and math.floor(%0.size(0)/4) == 1", true),
+            ("not float(%0.size(0)) < 0.0", true),
+            ("math.sqrt(float(%0.size(0) - 2)) == 2.0", true),
+            ("math.sqrt(float(-%0.size(0))) == 2.0", false),
+            ("float(%0.size(0))**(-0.5) > 4e-1", true),
+            ("max(2.5, float(%1.size(0))) < float('inf')", true),
+            ("min(float('nan'), 1.0) == 1.0", false),
+            ("min(1.0, float('nan')) == 1.0", true),
+            ("-float('inf') < -1e-07", true),
+            ("%0.size(0)/%1.size(1) > 0.0", false),
+            ("int(float('inf')) > 0", false),
+            ("math.exp(float(%0.size(0)*1000)) > 0.0", false),
+            ("float(%0.size(0)) % 4 == 2", false),
         ];
         for (text, expected) in cases {
             assert_eq!(holds(text), expected, "{text}");
@@ -288,7 +489,17 @@ mod tests {
 
     #[test]
     fn no_conditions() {
-        for text in ["", "%0 == 1", "%0.size(x) == 1", "1 +", "(1", "1 2", "%0.strides(0)"] {
+        for text in [
+            "",
+            "%0 == 1",
+            "%0.size(x) == 1",
+            "1 +",
+            "(1",
+            "1 2",
+            "%0.strides(0)",
+            "float('one')",
+            "math.gamma(1)",
+        ] {
             assert!(Requirement::parse(text).is_err(), "{text}");
         }
         assert!(Requirement::parse(&"(".repeat(100_000)).is_err());

@@ -23,8 +23,8 @@ pub(super) enum Token<'a> {
 
 /// Longer signs before their beginnings.
 const SIGNS: &[&str] = &[
-    "...", "==", "!=", "<=", ">=", "//", "**", "=", "<", ">", "(", ")", "[", "]", "{", "}", ",",
-    ":", "*", "?", "+", "-", "%",
+    "...", "==", "!=", "<=", ">=", "//", "**", "/", "=", "<", ">", "(", ")", "[", "]", "{", "}",
+    ",", ":", "*", "?", "+", "-", "%",
 ];
 
 pub(super) struct Lexer<'a> {
@@ -100,6 +100,14 @@ impl<'a> Lexer<'a> {
         let token = self.next();
         self.rest = rest;
         token
+    }
+
+    /// Whether a parenthesis and a string come next.
+    pub(super) fn is_text_next(&mut self) -> bool {
+        let rest = self.rest;
+        let is_text = self.takes("(") && matches!(self.next(), Ok(Token::Text(_)));
+        self.rest = rest;
+        is_text
     }
 
     /// Whether this sign comes next; it is taken then.

@@ -398,6 +398,17 @@ impl Symbols {
         Some((broken.name.clone(), broken.fixed.clone().unwrap_or_default()))
     }
 
+    /// A marked size of which hardly another one is admitted than that of the recorded call: there are as many
+    /// pieces of it as a list has.
+    pub fn narrowed_mark(&mut self) -> Option<String> {
+        let Self { marked, context, .. } = self;
+        let found = marked.iter().find(|marked| {
+            let (hint, admitted) = (context.hint(marked.expr), context.interval(marked.expr));
+            admitted.lo > hint / 2 && admitted.hi < hint.saturating_mul(2)
+        })?;
+        Some(found.name.clone())
+    }
+
     /// Whether data decides an integer.
     pub fn is_data_sized(&self, expr: ExprId) -> bool {
         !self.data_sizes.numbers.is_empty()

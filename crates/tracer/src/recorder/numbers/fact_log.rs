@@ -58,7 +58,10 @@ impl State {
                 let _ = write!(line, " ({why})");
             }
             symbols.note_fixed(&line);
-            if let (Some((size, _)), Some(_)) = (symbols.broken_mark(), &self.program) {
+            if self.program.is_some()
+                && let Some(size) =
+                    symbols.broken_mark().map(|(size, _)| size).or_else(|| symbols.narrowed_mark())
+            {
                 let detail = format!("{size}, {}", why.unwrap_or("in a condition"));
                 self.failure.get_or_insert((Reason::VaryingSize, detail));
             }

@@ -469,7 +469,7 @@ impl Recorder {
             return Some(Ok(best.to_owned()));
         };
         // PyTorch's function takes two.
-        let [first, second] = *args else { return None };
+        let [first, second] = *args else { return self.extreme_of_pairs(frame, is_max, args) };
         let (a, b): (i64, i64) = (first.extract().ok()?, second.extract().ok()?);
         let is_second = if is_max { b > a } else { b < a };
         let best = if is_second { second } else { first };
@@ -484,6 +484,35 @@ impl Recorder {
             let result = if is_max { context.max(&integers) } else { context.min(&integers) };
             Some(result.map(Number::Integer))
         })
+    }
+
+    /// `min` and `max` of more than two integers: of the first two, of that and the third, and so on.
+    fn extreme_of_pairs<'py>(
+        &self,
+        frame: &Frame<'py>,
+        is_max: bool,
+        args: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>> {
+        let (&first, others) = args.split_first()?;
+        let mut best: Object<'py> = first.to_owned();
+        for &arg in others {
+            let held = best.clone();
+            let pair = [held.as_borrowed(), arg];
+            let terms = self.state.borrow_mut().terms(&pair);
+            best = match terms {
+                Some(terms) => match self.extreme(frame, is_max, &pair, &terms)? {
+                    Ok(best) => best,
+                    Err(raised) => return Some(Err(raised)),
+                },
+                // Neither varies.
+                None => {
+                    let (a, b): (i64, i64) = (pair[0].extract().ok()?, pair[1].extract().ok()?);
+                    let is_second = if is_max { b > a } else { b < a };
+                    if is_second { arg.to_owned() } else { best }
+                }
+            };
+        }
+        Some(Ok(best))
     }
 
     /// `min` and `max` of numbers of one type of which one was read: a node, whichever it is.
