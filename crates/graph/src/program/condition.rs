@@ -219,7 +219,10 @@ fn atom(lexer: &mut Lexer<'_>, depth: usize) -> Result<Node, Malformed> {
         },
         Token::Name("max") => list(lexer, depth).map(Node::Most),
         Token::Name("min") => list(lexer, depth).map(Node::Least),
-        Token::Name(name) if let Some((_, of)) = FUNCTIONS.iter().find(|(of, _)| *of == name) => {
+        Token::Name(name) => {
+            let Some((_, of)) = FUNCTIONS.iter().find(|(of, _)| *of == name) else {
+                return Err(lexer.unexpected(&Token::Name(name), "a number or a size"));
+            };
             if *of == Function::Float && lexer.is_text_next() {
                 return literal(lexer);
             }
