@@ -19,7 +19,14 @@ from stator.federated.aggregators._accounting import accounting
 from stator.federated.aggregators._factories import expect_count, expect_number, mapped
 from stator.federated.aggregators._gaussian import noise
 from stator.federated.aggregators._norms import clipped, norm
-from stator.federated.learning._models import Model, expect_real, ones_of_rows, trainable, wide
+from stator.federated.learning._models import (
+    Model,
+    expect_no_statistics,
+    expect_real,
+    ones_of_rows,
+    trainable,
+    wide,
+)
 from stator.programs import TensorProgram, TensorSpec
 
 
@@ -82,6 +89,7 @@ class DPSGD:
         gradients, each clipped."""
         names = list(model.parameters())
         expect_real(model.parameters(), "DP-SGD")
+        expect_no_statistics(model, "DP-SGD")
 
         def of_row(weights: Any, row: Any, is_there: Any) -> Any:
             # A row is given to the model alone, so it moves no other row's gradient.

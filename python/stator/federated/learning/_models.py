@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 
 import stator.federated as fl
 from stator._stator import federated as _native
+from stator.federated.learning._statistics import written_buffers
 
 Weights = OrderedDict[str, Any]
 
@@ -23,7 +25,9 @@ class Model:
     """What is trained.
 
     module: its parameters are what clients and server exchange, those that need gradients when a
-        process is built. The others are constants. It is called with the rows' inputs.
+        process is built, and the statistics that it keeps while it trains, if it is in training
+        mode now: buffers of floats that its `forward` writes to, such as batch normalisation's
+        running means. The rest of it are constants. It is called with the rows' inputs.
     loss: a function of outputs and labels that gives a scalar, the mean over the rows. It may read
         the module's parameters, which then are those that it is the loss of.
     inputs, labels: the types of a client's tensors, as `fl.TensorType(np.float32, [None, 64])`. The
@@ -35,8 +39,15 @@ class Model:
     inputs: Any
     labels: Any
     _holder: _Holder = dataclasses.field(init=False, repr=False, compare=False)
+    # The buffers that training writes to: those that are exchanged, and the others.
+    _kept: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    _counted: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    # Other names of tensors, in other modules.
+    _tied: tuple[tuple[str, str], ...] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # A module under `torch.compile` or `stator.compile`: programs are traced from what it was.
+        object.__setattr__(self, "module", getattr(self.module, "_orig_mod", self.module))
         if not isinstance(self.module, torch.nn.Module):
             raise TypeError(f"`module` is to be an nn.Module, not {type(self.module).__name__}.")
         if not self.parameters():
@@ -49,19 +60,34 @@ class Model:
                     f"`{name}` is to be a TensorType with a dimension for the rows, not {of}."
                 )
         object.__setattr__(self, "_holder", _Holder(self.module))
+        written = written_buffers(self.module, self.inputs)
+        buffers = [pair for pair in self.module.named_buffers() if pair[0] in written]
+        kept = tuple(name for name, buffer in buffers if buffer.is_floating_point())
+        object.__setattr__(self, "_kept", kept)
+        counted = tuple(name for name, _ in buffers if name not in kept)
+        object.__setattr__(self, "_counted", counted)
+        object.__setattr__(self, "_tied", tuple(_tied(self.module)))
 
     def parameters(self) -> OrderedDict[str, torch.nn.Parameter]:
         """The parameters that are trained."""
         named = self.module.named_parameters()
         return OrderedDict((name, each) for name, each in named if each.requires_grad)
 
+    def statistics(self) -> OrderedDict[str, torch.Tensor]:
+        """The buffers that clients and server exchange as they do the parameters."""
+        return OrderedDict((name, self.module.get_buffer(name)) for name in self._kept)
+
+    def exchanged(self) -> OrderedDict[str, torch.Tensor]:
+        """The parameters that are trained, and the statistics: what the weights of a state are."""
+        return OrderedDict([*self.parameters().items(), *self.statistics().items()])
+
     @property
     def weights_type(self) -> Any:
-        """The type of the parameters: a struct of tensors by their names."""
+        """The type of the weights: a struct of tensors by their names."""
         return fl.StructWithPythonType(
             [
-                (name, fl.TensorType(_numpy_type(parameter), list(parameter.shape)))
-                for name, parameter in self.parameters().items()
+                (name, fl.TensorType(_numpy_type(tensor), list(tensor.shape)))
+                for name, tensor in self.exchanged().items()
             ],
             OrderedDict,
         )
@@ -69,11 +95,11 @@ class Model:
     @property
     def update_type(self) -> Any:
         """The type of what clients send, and of what the server makes of it: that of the
-        parameters, with 32 bits where they have 16."""
+        weights, with 32 bits where they have 16."""
         return fl.StructWithPythonType(
             [
-                (name, fl.TensorType(_numpy_type(wide(parameter)), list(parameter.shape)))
-                for name, parameter in self.parameters().items()
+                (name, fl.TensorType(_numpy_type(wide(tensor)), list(tensor.shape)))
+                for name, tensor in self.exchanged().items()
             ],
             OrderedDict,
         )
@@ -86,36 +112,45 @@ class Model:
         )
 
     def weights(self) -> Weights:
-        """The parameters as they are now, as NumPy's arrays."""
+        """The weights as they are now, as NumPy's arrays."""
         return OrderedDict(
-            (name, _to_numpy(parameter.detach().cpu()))
-            for name, parameter in self.parameters().items()
+            (name, _to_numpy(tensor.detach().cpu())) for name, tensor in self.exchanged().items()
         )
 
     def constants(self) -> Weights:
         """The same within a local computation."""
         return OrderedDict(
-            (name, parameter.detach().clone()) for name, parameter in self.parameters().items()
+            (name, tensor.detach().clone()) for name, tensor in self.exchanged().items()
         )
 
     def assign(self, weights: Weights) -> None:
-        """Gives the module the parameters of a state."""
+        """Gives the module the weights of a state."""
         with torch.no_grad():
-            for name, parameter in self.parameters().items():
-                parameter.copy_(_from_numpy(np.ascontiguousarray(weights[name])))
+            for name, tensor in self.exchanged().items():
+                tensor.copy_(_from_numpy(np.ascontiguousarray(weights[name])))
 
     def applied(self, weights: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function of the module and arguments gives while the module has these parameters;
-        within a local computation."""
+        """What a function of the module and arguments gives while the module has these weights, to
+        whose statistics it may write; within a local computation."""
         given = {f"module.{name}": tensor for name, tensor in weights.items()}
-        return torch.func.functional_call(self._holder, given, (function, *arguments))
+        for name in self._counted:
+            given[f"module.{name}"] = self.module.get_buffer(name).clone()
+        for name, other in self._tied:
+            if f"module.{name}" in given:
+                given[f"module.{other}"] = given[f"module.{name}"]
+        # PyTorch's own way to tie tensors leaves a module that occurs twice with the given ones.
+        return torch.func.functional_call(
+            self._holder, given, (function, *arguments), tie_weights=False
+        )
 
     def outputs(self, weights: Any, inputs: Any) -> Any:
-        """What the module gives with these parameters; within a local computation."""
-        return self.applied(weights, _outputs, inputs)
+        """What the module gives with these weights; within a local computation."""
+        own = {name: weights[name].clone() for name in self._kept}
+        return self.applied({**weights, **own}, _outputs, inputs)
 
     def loss_of(self, weights: Any, rows: Any) -> Any:
-        """The loss of these parameters, which need gradients; within a local computation."""
+        """The loss of these weights, whose parameters need gradients and whose statistics are
+        brought up to date; within a local computation."""
         loss = self.applied(weights, _loss, self.loss, rows["inputs"], rows["labels"])
         if not isinstance(loss, torch.Tensor):
             kind = type(loss).__qualname__
@@ -144,6 +179,20 @@ class Model:
                 module.training = mode
 
 
+def _tied(module: torch.nn.Module) -> Iterator[tuple[str, str]]:
+    """The first name of each tensor that several modules have, and each other one."""
+    first: dict[int, str] = {}
+    # Each module is met once, by its first name.
+    for prefix, each in module.named_modules():
+        for name, tensor in itertools.chain(
+            each.named_parameters(prefix, recurse=False, remove_duplicate=False),
+            each.named_buffers(prefix, recurse=False, remove_duplicate=False),
+        ):
+            known = first.setdefault(id(tensor), name)
+            if known != name:
+                yield known, name
+
+
 def _where(loss: Any) -> str:
     """A loss function, and where it is written."""
     name = getattr(loss, "__qualname__", type(loss).__qualname__)
@@ -156,6 +205,16 @@ def expect_model(model: Any) -> None:
     """Raises if an argument is no model."""
     if not isinstance(model, Model):
         raise TypeError(f"`model` is to be a learning.Model, not {type(model).__qualname__}.")
+
+
+def expect_no_statistics(model: Model, what: str) -> None:
+    """Raises if a model keeps statistics of its rows, which something can't have."""
+    for name in model.statistics():
+        raise TypeError(
+            f"{what} is for models without statistics of their rows: `{name}` is one. Use "
+            "`nn.GroupNorm` in the place of batch normalisation, or call the module's `eval()` "
+            "before the Model is made, which leaves the statistics as they are."
+        )
 
 
 def _outputs(module: Any, inputs: Any) -> Any:

@@ -117,6 +117,9 @@ def build_fed_avg(
         are what that measures, and nothing else.
     client_privacy: clients' steps are along gradients with noise, each on a batch of their rows.
         There is no loss in the metrics then: it would tell of rows exactly.
+
+    Statistics of the model's are averaged as the parameters are, whatever the server's optimizer
+    makes of these.
     """
     if client_privacy is not None and not isinstance(client_privacy, DPSGD):
         raise TypeError(
@@ -244,22 +247,30 @@ def stepped(
     rows: Any,
     proximal_strength: float = 0.0,
 ) -> tuple[dict[str, Any], Any]:
-    """The parameters after a client's steps from `own`, and the loss before them; within a local
+    """The weights after a client's steps from `own`, and the loss before them; within a local
     computation."""
-    parameters = {name: tensor.clone().requires_grad_() for name, tensor in own.items()}
-    optimizer = make(list(parameters.values()))
+    kept = {name: weights[name].clone() for name in model._kept}
+    trained = {
+        name: tensor.clone().requires_grad_() for name, tensor in own.items() if name not in kept
+    }
+    optimizer = make(list(trained.values()))
     first: Any = None
     for _ in range(steps):
         optimizer.zero_grad()
-        loss = model.loss_of(rounded(parameters, weights), rows)
+        loss = model.loss_of(rounded({**trained, **kept}, weights), rows)
         first = loss.detach() if first is None else first
         if proximal_strength:
-            pairs = [(wide(parameters[name]), wide(weights[name])) for name in weights]
+            pairs = [(wide(trained[name]), wide(weights[name])) for name in trained]
             away = [(parameter - weight).pow(2).sum() for parameter, weight in pairs]
             loss = loss + proximal_strength / 2 * sum(away)
         loss.backward()
         optimizer.step()
-    return parameters, first
+    return {**trained, **kept}, first
+
+
+def trained_of(model: Model, weights: Any) -> Any:
+    """Those of the weights that an optimizer steps."""
+    return OrderedDict((name, weights[name]) for name in weights if name not in model._kept)
 
 
 def usual(parameters: list[Any]) -> torch.optim.Optimizer:
@@ -294,7 +305,7 @@ def _process(
     def begin() -> Any:
         # The module's parameters, as they are now, are constants of the program.
         weights = model.constants()
-        moments = server.initialize(all_wide(weights))
+        moments = server.initialize(trained_of(model, all_wide(weights)))
         return OrderedDict(
             weights=weights, optimizer=moments, round=torch.zeros((), dtype=torch.int32)
         )
@@ -313,7 +324,10 @@ def _process(
         train = private_training(model, make, steps, client_privacy)
 
     def advance(weights: Any, moments: Any, number: Any, update: Any) -> Any:
-        moments, found = server.step(moments, all_wide(weights), update)
+        own = all_wide(weights)
+        moments, found = server.step(moments, trained_of(model, own), trained_of(model, update))
+        # Whatever the optimizer does, statistics are the clients' mean.
+        found = {**found, **{name: own[name] - update[name] for name in model._kept}}
         return OrderedDict(weights=rounded(found, weights), optimizer=moments, round=number + 1)
 
     started = begin_locally.type_signature.result

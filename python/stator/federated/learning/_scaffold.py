@@ -23,6 +23,7 @@ from stator.federated.learning._models import (
     all_wide,
     count_rows,
     expect_model,
+    expect_no_statistics,
     if_any,
     rounded,
     updated,
@@ -61,6 +62,7 @@ def build_scaffold(
         round counts the same, where nothing is said.
     """
     expect_model(model)
+    expect_no_statistics(model, "SCAFFOLD")
     count = expect_count(clients, "clients", least=1)
     rate = expect_number(client_learning_rate, "client_learning_rate", above=0)
     steps = expect_count(steps, "steps", least=1)
