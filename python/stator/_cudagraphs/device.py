@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
+
+from stator._collection import without_collection
 
 __all__ = ["Cuda", "Device", "Launched", "Run", "current", "using"]
 
@@ -86,7 +87,8 @@ class Cuda:
     def capture(
         self, run: Run, inputs: Sequence[torch.Tensor], pool: Any, index: int
     ) -> tuple[Launched, Sequence[torch.Tensor]]:
-        with self._lock, torch.cuda.device(index), _without_collection():
+        # What a collection frees may need calls of CUDA that end a capture.
+        with self._lock, torch.cuda.device(index), without_collection():
             side = self._side(index)
             side.wait_stream(torch.cuda.current_stream())
             self._keep_workspaces(index, side)
@@ -176,18 +178,6 @@ def _clean(graph: torch.cuda.CUDAGraph, pool: Any, side: torch.cuda.Stream) -> N
         torch.zeros(1, device=torch.device("cuda", side.device_index))
     finally:
         other.capture_end()
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """What a collection frees may need calls of CUDA that end a capture."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @contextmanager

@@ -7,12 +7,10 @@ that into operators of ATen, with signature, verifier and ranges of its own. So 
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import inspect
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ import torch.fx
 from torch.fx import traceback as fx_traceback
 from torch.utils import _pytree as pytree
 
+from stator._collection import without_collection
 from stator._exporting.recording import (
     Argument,
     Constant,
@@ -59,26 +58,12 @@ def exported(
     # What is one tensor twice here may be two in a call of the program.
     example, named = copied(args, kwargs)
     try:
-        with _without_finalizers():
+        # Whatever this thread does is taken for the function's: a generator that was left within
+        # `torch.no_grad()` switches gradients when it's collected.
+        with without_collection():
             return torch.export.export(holder, example, named, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         raise _explained(error, holder.interpreter, recorded) from error
-
-
-@contextlib.contextmanager
-def _without_finalizers() -> Iterator[None]:
-    """No garbage of the process's is collected for the length of a `with` block.
-
-    `torch.export` takes whatever this thread does for the function's. A generator that was left
-    within `torch.no_grad()` switches gradients when it's collected: an operation of the program.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _module_of(target: Any) -> torch.nn.Module | None:

@@ -384,64 +384,70 @@ fn integer(whole: f64) -> Option<Value> {
 
 fn apply(op: Op, a: Value, b: Value) -> Option<Value> {
     match (a, b) {
-        (Value::Int(a), Value::Int(b)) => apply_to_integers(op, a, b),
-        (a, b) => apply_to_floats(op, a.float(), b.float()),
+        (Value::Int(a), Value::Int(b)) => match compare(op, &a, &b) {
+            Some(truth) => Some(Value::from(truth)),
+            None => compute(op, a, b),
+        },
+        (a, b) => {
+            let (a, b) = (a.float(), b.float());
+            match compare(op, &a, &b) {
+                Some(truth) => Some(Value::from(truth)),
+                None => compute_floats(op, a, b).map(Value::Float),
+            }
+        }
     }
 }
 
-fn apply_to_floats(op: Op, a: f64, b: f64) -> Option<Value> {
+/// Whether a comparison holds; `None`: it is none.
+fn compare<T: PartialOrd>(op: Op, a: &T, b: &T) -> Option<bool> {
     Some(match op {
-        Op::Eq => Value::from(a == b),
-        Op::Ne => Value::from(a != b),
-        Op::Lt => Value::from(a < b),
-        Op::Le => Value::from(a <= b),
-        Op::Gt => Value::from(a > b),
-        Op::Ge => Value::from(a >= b),
-        Op::Add => Value::Float(a + b),
-        Op::Sub => Value::Float(a - b),
-        Op::Mul => Value::Float(a * b),
-        Op::Div if b == 0.0 => return None,
-        Op::Div => Value::Float(a / b),
-        Op::Pow if a == 0.0 && b < 0.0 => return None,
-        Op::Pow => {
-            let power = a.powf(b);
-            if a.is_finite() && b.is_finite() && !power.is_finite() {
-                return None;
-            }
-            Value::Float(power)
-        }
-        Op::FloorDiv | Op::Mod | Op::And | Op::Or => return None,
+        Op::Eq => a == b,
+        Op::Ne => a != b,
+        Op::Lt => a < b,
+        Op::Le => a <= b,
+        Op::Gt => a > b,
+        Op::Ge => a >= b,
+        _ => return None,
     })
 }
 
+fn compute_floats(op: Op, a: f64, b: f64) -> Option<f64> {
+    match op {
+        Op::Add => Some(a + b),
+        Op::Sub => Some(a - b),
+        Op::Mul => Some(a * b),
+        Op::Div => (b != 0.0).then_some(a / b),
+        Op::Pow if a == 0.0 && b < 0.0 => None,
+        Op::Pow => {
+            let power = a.powf(b);
+            (power.is_finite() || !a.is_finite() || !b.is_finite()).then_some(power)
+        }
+        _ => None,
+    }
+}
+
 #[allow(clippy::cast_precision_loss)]
-fn apply_to_integers(op: Op, a: i64, b: i64) -> Option<Value> {
-    Some(match op {
-        Op::Eq => Value::from(a == b),
-        Op::Ne => Value::from(a != b),
-        Op::Lt => Value::from(a < b),
-        Op::Le => Value::from(a <= b),
-        Op::Gt => Value::from(a > b),
-        Op::Ge => Value::from(a >= b),
-        Op::Add => Value::Int(a.checked_add(b)?),
-        Op::Sub => Value::Int(a.checked_sub(b)?),
-        Op::Mul => Value::Int(a.checked_mul(b)?),
+fn compute(op: Op, a: i64, b: i64) -> Option<Value> {
+    Some(Value::Int(match op {
+        Op::Add => a.checked_add(b)?,
+        Op::Sub => a.checked_sub(b)?,
+        Op::Mul => a.checked_mul(b)?,
         // Python rounds the quotient once; so does this while both are floats themselves.
         Op::Div if b == 0 || a.unsigned_abs().max(b.unsigned_abs()) > 1 << 53 => return None,
-        Op::Div => Value::Float(a as f64 / b as f64),
+        Op::Div => return Some(Value::Float(a as f64 / b as f64)),
         // As Python rounds.
         Op::FloorDiv => {
             let quotient = a.checked_div(b)?;
             let is_above = a % b != 0 && (a < 0) != (b < 0);
-            Value::Int(quotient.checked_sub(is_above.into())?)
+            quotient.checked_sub(is_above.into())?
         }
         Op::Mod => {
             let rest = a.checked_rem(b)?;
-            Value::Int(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
+            if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
         }
-        Op::Pow => Value::Int(a.checked_pow(u32::try_from(b).ok()?)?),
-        Op::And | Op::Or => return None,
-    })
+        Op::Pow => a.checked_pow(u32::try_from(b).ok()?)?,
+        _ => return None,
+    }))
 }
 
 #[cfg(test)]
