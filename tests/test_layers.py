@@ -140,12 +140,13 @@ PYTHON = {
     "storing": "_stored _kept",
     "steering": "_steering _disable _dynamic",
     "telling": "_logs _config _warnings",
-    "errors": "_internal errors _suggest _interpreter",
+    "errors": "_internal errors _suggest _interpreter _collection",
 }
 # What each Python module may import from the package, itself and `_stator` (the native module,
 # below all of them) aside. A module is below those that import it, so there is no cycle.
 MODULES = {
     "_interpreter": set(),
+    "_collection": set(),
     "errors": set(),
     "_suggest": set(),
     "_warnings": {"errors"},
@@ -190,7 +191,7 @@ MODULES = {
         "errors",
     },
     "_cudagraphs": set(),
-    "_cudagraphs.device": set(),
+    "_cudagraphs.device": {"_collection"},
     "_cudagraphs.watching": set(),
     "_cudagraphs.places": set(),
     "_cudagraphs.results": {"_cudagraphs.places", "_cudagraphs.watching"},
@@ -311,7 +312,7 @@ MODULES = {
     "_exporting.recording": {
         *("_backends", "_dynamic", "_settings", "_targets", "errors"),
     },
-    "_exporting.programs": {"_exporting.recording", "_suggest", "errors"},
+    "_exporting.programs": {"_collection", "_exporting.recording", "_suggest", "errors"},
     "_local_computations": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.tracing"),
         *("_array_code", "_program_tracing.padding", "_suggest", "programs"),
