@@ -405,6 +405,12 @@ pub fn is_subtype(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> bool {
     unsafe { ffi::PyType_IsSubtype(class.as_type_ptr(), base.as_type_ptr()) != 0 }
 }
 
+/// Whether an object is an instance of `class`, by its type alone: `isinstance` would ask `__class__`, which may be the
+/// program's own code.
+pub fn is_of_class(object: Borrowed<'_, '_>, class: &Bound<'_, PyAny>) -> bool {
+    class.cast::<PyType>().is_ok_and(|class| is_subtype(&object.get_type(), class))
+}
+
 /// How many [`WithoutGc`] live, in all threads.
 static PAUSES: AtomicUsize = AtomicUsize::new(0);
 /// Whether collection was on before the first of them.

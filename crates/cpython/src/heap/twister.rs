@@ -6,7 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
 use super::Any;
-use crate::modules;
+use crate::{generic, modules};
 
 /// Words of state.
 const STATE: usize = 624;
@@ -170,7 +170,7 @@ struct Class(Py<PyType>);
 
 impl Class {
     fn is_known(&self, generator: Any<'_, '_>) -> bool {
-        generator.is_instance(self.0.bind(generator.py())).unwrap_or(false)
+        generic::is_of_class(generator, self.0.bind(generator.py()).as_any())
     }
 }
 

@@ -276,6 +276,18 @@ pub fn has_native_state(ty: Type<'_, '_>) -> bool {
         .any(|base| adds(base.as_ptr()) && Some(dealloc(base.as_ptr())) != *python)
 }
 
+/// Whether an object is a list, tuple or dictionary of a class that can get other methods.
+#[inline]
+#[must_use]
+pub fn is_container_of_a_class(object: Any<'_, '_>) -> bool {
+    const CONTAINERS: u64 = ffi::Py_TPFLAGS_LIST_SUBCLASS
+        | ffi::Py_TPFLAGS_TUPLE_SUBCLASS
+        | ffi::Py_TPFLAGS_DICT_SUBCLASS;
+    // SAFETY: the type of a live object.
+    let flags = unsafe { words::flags(ffi::Py_TYPE(object.as_ptr())) };
+    flags & CONTAINERS != 0 && flags & ffi::Py_TPFLAGS_IMMUTABLETYPE == 0
+}
+
 fn flag(ty: Type<'_, '_>, flag: u64) -> bool {
     // SAFETY: a live type.
     unsafe { words::flags(ty.as_ptr().cast()) & flag != 0 }

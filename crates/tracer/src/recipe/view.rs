@@ -49,13 +49,14 @@ impl View {
         static GET_REFERENTS: Named = Named::new("gc", "get_referents");
         let referents = GET_REFERENTS.get(py).ok()?.call1((object,)).ok()?;
         let container = referents.get_item(0).ok()?;
-        let length = container.len().ok()?;
         let passed = match view {
             _ if !view.is_iterator() => 0,
             _ => {
-                if !container.is_instance_of::<PyDict>() && !container.is_instance_of::<PySet>() {
-                    return None;
-                }
+                // By the storage: the program's class may count otherwise.
+                let length = match container.cast::<PyDict>() {
+                    Ok(dict) => dict.len(),
+                    Err(_) => container.cast::<PySet>().ok()?.len(),
+                };
                 // A list of what a copy of the iterator finds; `__length_hint__` knows of no change.
                 let reduced = object.call_method0("__reduce__").ok()?;
                 length - reduced.get_item(1).ok()?.get_item(0).ok()?.len().ok()?

@@ -8,6 +8,7 @@
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
+use stator_cpython::generic;
 use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::modules::Named;
 use stator_cpython::object::Borrowed;
@@ -220,7 +221,7 @@ pub fn is_way_back(frame: &Frame<'_>) -> bool {
 /// Whether an object is what a custom function keeps of a call.
 fn is_context(object: Borrowed<'_, '_>) -> bool {
     static BASE: Named = Named::new("torch._C", "_FunctionBase");
-    BASE.get(object.py()).is_ok_and(|base| object.is_instance(base).unwrap_or(false))
+    BASE.get(object.py()).is_ok_and(|base| generic::is_of_class(object, base))
 }
 
 impl State {

@@ -17,6 +17,7 @@ use crate::recorder::notes::above::{Conversions, Ends, Looks, Operations, Protoc
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::numbers::dimensions::Consuming;
 use crate::recorder::numbers::tensors::holds_tensor;
 use crate::recorder::reads::protocols::is_handed;
 
@@ -218,12 +219,24 @@ impl Recorder {
                 let _reading = self.reads_on(frame, &[right]);
                 // `"%(name)d" % mapping` reads what the mapping's code gives.
                 let reads = matches!(op, BinaryOp::Remainder | BinaryOp::InPlaceRemainder);
-                let _consuming = reads.then(|| self.consuming(frame));
+                let _consuming = reads.then(|| self.formatting(frame, right));
                 let result = self.with_mode(frame, || ops::binary(op, left, right))?;
                 self.note(frame, |state| state.register(result.as_borrowed()));
                 Ok(result)
             }
         }
+    }
+
+    /// A text formats these by `%`: how they become numbers is guarded.
+    fn formatting(&self, frame: &Frame<'_>, right: Borrowed<'_, '_>) -> Consuming<'_> {
+        const AS_NUMBER: &[&str] = &["__index__", "__int__", "__float__"];
+        self.guard_protocol(frame, right, AS_NUMBER);
+        if self.kind(right) == Kind::Tuple {
+            for item in heap::tuple_items(right) {
+                self.guard_protocol(frame, item.as_borrowed(), AS_NUMBER);
+            }
+        }
+        self.consuming(frame)
     }
 
     /// Whether a method of an object's class is a Python function.

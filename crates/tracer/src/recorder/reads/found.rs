@@ -376,7 +376,12 @@ impl State {
         }
         self.reads.first((dict.as_ptr() as usize, KEYS));
         let mut ids = Vec::new();
-        for (key, _) in heap::dict_items(dict) {
+        let items = heap::dict_items(dict);
+        if heap::is_ordered_dict(dict) && items.len() != heap::dict_length(dict) {
+            // What `dict`'s own methods wrote to it isn't in its own order.
+            return Err((Reason::Unsupported, "a dictionary with two orders that differ".into()));
+        }
+        for (key, _) in items {
             let key = canonical_key(key.as_borrowed());
             self.adopt_key(key.as_borrowed())?;
             ids.push(self.objects.intern(key.as_borrowed()));

@@ -204,7 +204,7 @@ fn is_plain_member(object: Borrowed<'_, '_>) -> bool {
 /// Whether an object is a module of PyTorch's.
 fn is_module(object: Borrowed<'_, '_>) -> bool {
     static MODULE: Named = Named::new("torch.nn", "Module");
-    MODULE.get(object.py()).is_ok_and(|class| object.is_instance(class).unwrap_or(false))
+    MODULE.get(object.py()).is_ok_and(|class| generic::is_of_class(object, class))
 }
 
 /// Whether a tensor requires a gradient.

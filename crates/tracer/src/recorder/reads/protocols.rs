@@ -14,9 +14,51 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::effects::KEYS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
 
+/// The methods by which C code may read, show, compare or replace a container.
+const READERS: &[&str] = &[
+    "__len__",
+    "__getitem__",
+    "__iter__",
+    "__contains__",
+    "__bool__",
+    "__index__",
+    "__float__",
+    "__eq__",
+    "__lt__",
+    "__hash__",
+    "__str__",
+    "__repr__",
+    "__format__",
+    "__bytes__",
+    "__array__",
+    "__torch_function__",
+    "keys",
+    "items",
+];
+
+/// So deep in lists and tuples C code looks for such containers.
+const DEPTH: usize = 4;
+
 impl Recorder {
+    /// C code is given these: see [`State::guard_readers`].
+    #[inline]
+    pub(in crate::recorder) fn guard_readers(&self, frame: &Frame<'_>, given: &[Borrowed<'_, '_>]) {
+        given.iter().for_each(|object| self.guard_readers_within(frame, *object, DEPTH));
+    }
+
+    fn guard_readers_within(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, depth: usize) {
+        if types::is_container_of_a_class(object) {
+            self.note(frame, |state| state.guard_readers(object));
+        } else if depth > 0 && (heap::is_exact_list(object) || heap::is_plain_tuple(object)) {
+            for item in heap::sequence_items(object) {
+                self.guard_readers_within(frame, item.as_borrowed(), depth - 1);
+            }
+        }
+    }
+
     /// Guards what C code finds on the type of a user's object before it calls it back.
     pub(in crate::recorder) fn guard_protocol(
         &self,
@@ -175,6 +217,30 @@ impl Recorder {
 }
 
 impl State {
+    /// C code is about to read a container: if its class can get other methods, those by which it may be read are guarded.
+    #[inline]
+    pub fn guard_readers(&mut self, container: Borrowed<'_, '_>) -> Result<(), Stop> {
+        if types::is_container_of_a_class(container) {
+            return self.guard_readers_of(&container.get_type());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn guard_readers_of(&mut self, ty: &Bound<'_, PyType>) -> Result<(), Stop> {
+        if !self.lookups.first_protocol((ty.as_ptr() as usize, READERS.as_ptr() as usize)) {
+            return Ok(());
+        }
+        for name in READERS {
+            let name = PyString::intern(ty.py(), name);
+            let name = name.as_any().as_borrowed();
+            let found = types::lookup(ty.as_borrowed(), name);
+            let found = found.as_ref().map(|found| found.as_borrowed());
+            self.guard_lookup(ty, name, found, Use::default())?;
+        }
+        Ok(())
+    }
+
     /// Fails if an object answers one of these by a state that nothing guards.
     pub fn refuse_own_answers(
         &mut self,

@@ -21,6 +21,7 @@ impl State {
         if !container {
             return self.adopt_parts(object, hands_on);
         }
+        self.guard_readers(object)?;
         self.once(object, Ok(()), |state| state.adopt_parts(object, hands_on))
     }
 
