@@ -362,8 +362,9 @@ impl State {
         let left = self.roots.left().into();
         let recipes = std::mem::take(&mut self.exits.recipes);
         let mut finish = Finish { recipes, is_exit: true, ..Finish::new(self) };
-        let made = finish.ending(End::Break(frames), handled).and_then(|ending| {
+        let made = finish.ending(End::Break(frames), handled).and_then(|mut ending| {
             let (stores, targets) = finish.effects(py, &effects)?;
+            finish.raised_beside(&mut ending);
             let ending_last = finish.ending_last(&ending, &targets);
             Ok((ending, ending_last, stores, finish.emissions(py)?))
         });

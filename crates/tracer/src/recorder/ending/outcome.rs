@@ -284,9 +284,10 @@ impl<'s> Finish<'s> {
         exchanged: &mut Vec<Py<PyAny>>,
     ) -> Made<Traced> {
         let mut finish = Finish::new(&mut state);
-        let ending = finish.ending(end, handled)?;
+        let mut ending = finish.ending(end, handled)?;
         let written = finish.state.take_effects(py);
         let (effects, targets) = finish.effects(py, &written)?;
+        finish.raised_beside(&mut ending);
         let ending_last = finish.ending_last(&ending, &targets);
         let emissions = finish.emissions(py)?;
         let known_lists =
@@ -385,6 +386,13 @@ impl<'s> Finish<'s> {
         let handled = handled.map(|handled| self.recipe(handled.as_borrowed())).transpose()?;
         let raised = std::mem::take(&mut self.raised);
         Ok(Ending::Break(Box::new(Broken { frames, handled, raised })))
+    }
+
+    /// Exceptions that only what was written holds get their tracebacks, too.
+    pub(in crate::recorder) fn raised_beside(&mut self, ending: &mut Ending) {
+        if let Ending::Break(broken) = ending {
+            broken.raised.append(&mut self.raised);
+        }
     }
 
     fn frame(&mut self, standing: &Standing<'_>) -> Made<FrameRecipe> {
