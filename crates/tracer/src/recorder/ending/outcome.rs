@@ -235,6 +235,8 @@ pub struct Finish<'s> {
     pub(in crate::recorder) visited: Vec<Py<PyAny>>,
     /// What was taken out of them and of what was written.
     pub(in crate::recorder) exchanged: Vec<Py<PyAny>>,
+    /// What stands in their places, by their addresses.
+    pub(in crate::recorder) exchanged_for: FxHashMap<usize, Py<PyAny>>,
     /// The keys of `made`, in the order in which they came.
     pub(in crate::recorder) order: Vec<usize>,
     /// The frame objects of the frames that are made, by address; 0 where there is none.
@@ -264,6 +266,7 @@ impl<'s> Finish<'s> {
             made: FxHashMap::default(),
             visited: Vec::new(),
             exchanged: Vec::new(),
+            exchanged_for: FxHashMap::default(),
             order: Vec::new(),
             standing: Vec::new(),
             raised: Vec::new(),

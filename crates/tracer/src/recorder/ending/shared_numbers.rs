@@ -36,10 +36,15 @@ impl State {
 }
 
 impl Finish<'_> {
-    /// As [`State::shared`] of what is about to be taken out of where it is.
+    /// As [`State::shared`] of what is about to be taken out of where it is. What stands in two places stays one object.
     fn shared<'py>(&mut self, held: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+        let address = held.as_ptr() as usize;
+        if let Some(shared) = self.exchanged_for.get(&address) {
+            return Some(shared.bind(held.py()).clone());
+        }
         let shared = self.state.shared(held)?;
         self.exchanged.push(held.to_owned().unbind());
+        self.exchanged_for.insert(address, shared.clone().unbind());
         Some(shared)
     }
 

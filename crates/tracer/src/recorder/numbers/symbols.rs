@@ -8,10 +8,11 @@
 //! A number becomes a node of the graph when an operation or the result needs it there.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
-use rustc_hash::FxHashMap;
+use pyo3::types::{PyList, PyString};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::generic;
+use stator_cpython::heap::container::{exchange_tuple_item, tuple_item};
 use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, NodeId, StackId, Target, Value as NodeValue};
 use stator_guards::{GuardKind, SourceId};
@@ -24,21 +25,38 @@ use crate::recorder::notes::symbols::{
 };
 use crate::symbolic::{Part, Slot};
 
-/// New lists with numbers of their own, and what is to stand there.
+/// New lists and tuples with numbers of their own, and what is to stand there.
 #[derive(Default)]
 pub struct PlainLists<'py> {
-    items: Vec<(Bound<'py, PyList>, usize, Object<'py>)>,
-    /// What stands for each tuple and list that was looked into, by address.
-    seen: FxHashMap<usize, Option<Object<'py>>>,
+    items: Vec<PlainItem<'py>>,
+    /// The tuples and lists that were looked into, by address.
+    seen: FxHashSet<usize>,
+}
+
+struct PlainItem<'py> {
+    container: Object<'py>,
+    index: usize,
+    held: Object<'py>,
+    plain: Object<'py>,
 }
 
 impl PlainLists<'_> {
-    /// Puts plain numbers into the lists.
+    /// Puts plain numbers where those of the trace's own still stand. A tuple stays the object that it is, because it may
+    /// be held elsewhere, too.
     ///
     /// # Errors
     /// None, as long as the lists are as long as they were.
-    pub fn settle(self) -> PyResult<()> {
-        self.items.into_iter().try_for_each(|(list, index, plain)| list.set_item(index, plain))
+    pub fn settle(&self) -> PyResult<()> {
+        for PlainItem { container, index, held, plain } in &self.items {
+            if let Ok(list) = container.cast_exact::<PyList>() {
+                if list.get_item(*index)?.is(held) {
+                    list.set_item(*index, plain)?;
+                }
+            } else if tuple_item(container.as_borrowed(), *index).is_some_and(|now| now.is(held)) {
+                exchange_tuple_item(container.as_borrowed(), *index, plain.clone());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -146,7 +164,7 @@ impl State {
         }
     }
 
-    /// As [`State::plain`], also of what new tuples and lists hold. Lists are changed by who gets
+    /// As [`State::plain`], also of what new tuples and lists hold. These are changed by who gets
     /// `plain`, once the trace is complete.
     pub fn plain_result<'py>(
         &self,
@@ -162,32 +180,16 @@ impl State {
         {
             return self.plain(object);
         }
-        let address = object.as_ptr() as usize;
-        if let Some(known) = plain.seen.get(&address) {
-            return known.clone();
+        if !plain.seen.insert(object.as_ptr() as usize) {
+            return None;
         }
-        // It may hold itself.
-        plain.seen.insert(address, None);
-        let items = heap::children(object.as_borrowed());
-        let found: Vec<_> = items.iter().map(|item| self.plain_result(item, plain)).collect();
-        if let Ok(list) = object.cast_exact::<PyList>() {
-            for (index, item) in found.into_iter().enumerate() {
-                plain.items.extend(item.map(|item| (list.clone(), index, item)));
+        for (index, held) in heap::children(object.as_borrowed()).into_iter().enumerate() {
+            if let Some(item) = self.plain_result(&held, plain) {
+                let container = object.clone();
+                plain.items.push(PlainItem { container, index, held, plain: item });
             }
-            return None;
         }
-        if found.iter().all(Option::is_none) {
-            return None;
-        }
-        let items = items.into_iter().zip(found).map(|(item, plain)| plain.unwrap_or(item));
-        let tuple = PyTuple::new(object.py(), items.collect::<Vec<_>>()).ok()?;
-        let made = if object.is_exact_instance_of::<PyTuple>() {
-            Some(tuple.into_any())
-        } else {
-            object.get_type().call1((tuple,)).ok()
-        };
-        plain.seen.insert(address, made.clone());
-        made
+        None
     }
 
     /// Gives an object of its own to a number that was computed or read.
