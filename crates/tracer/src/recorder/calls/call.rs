@@ -165,7 +165,7 @@ impl Recorder {
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, .. } = call;
-        self.guard_readers(frame, args);
+        self.guard_readers(frame, class, args);
         match class {
             Class::Operation(operation) => self.tensor_call(operation, call),
             Class::Pure => self.pure_call(call),

@@ -10,6 +10,7 @@ use stator_evaluator::Role;
 use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
+use crate::functions::Class;
 use crate::recorder::Recorder;
 use crate::recorder::notes::effects::KEYS;
 use crate::recorder::notes::heap;
@@ -45,8 +46,15 @@ const DEPTH: usize = 4;
 impl Recorder {
     /// C code is given these: see [`State::guard_readers`].
     #[inline]
-    pub(in crate::recorder) fn guard_readers(&self, frame: &Frame<'_>, given: &[Borrowed<'_, '_>]) {
-        given.iter().for_each(|object| self.guard_readers_within(frame, *object, DEPTH));
+    pub(in crate::recorder) fn guard_readers(
+        &self,
+        frame: &Frame<'_>,
+        class: &Class,
+        given: &[Borrowed<'_, '_>],
+    ) {
+        // Functions of values say which containers they look into, and others don't look: a list may be long.
+        let depth = if matches!(class, Class::Operation(_)) { DEPTH } else { 0 };
+        given.iter().for_each(|object| self.guard_readers_within(frame, *object, depth));
     }
 
     fn guard_readers_within(&self, frame: &Frame<'_>, object: Borrowed<'_, '_>, depth: usize) {
