@@ -3,6 +3,9 @@
 use stator_graph::{Arg, Constant, Graph, NodeId, NodeKind, Target, TensorMeta, TextId, Value};
 use stator_operators::{Raising, raising};
 
+/// What the names of nodes begin with that run Python code of the program's own within them.
+pub const THROUGH_PYTHON: &str = "through_python.";
+
 /// The name of the node that checks all elements of a tensor.
 pub const CHECK: &str = "torch._check_tensor_all";
 
@@ -19,6 +22,9 @@ pub const TRANSFORM: &str = "through_python.transform";
 
 /// The name of nodes that print (`recorder/operations/prints.rs`).
 pub const PRINT: &str = "builtins.print";
+
+/// The name of nodes that write what the trace has written, before code that looks at it.
+pub const EARLY: &str = "early.write";
 
 /// The name of nodes that end a label of profilers.
 pub const LABEL_END: &str = "torch.record_function_exit";

@@ -103,6 +103,8 @@ pub struct Recorder {
     sized: Cell<Option<SizedBy>>,
     /// Whether the next operation takes integers that were read as they come.
     numbered: Cell<bool>,
+    /// Whether the nodes of the code that ran within the current operation stay in its place.
+    kept: Cell<bool>,
     /// Whether the trace can't stand because of one of these numbers.
     has_leaked: Cell<bool>,
     /// What the current instruction's frame waits for.
@@ -363,6 +365,7 @@ impl Recorder {
             numbers_read: RefCell::default(),
             sized: Cell::new(None),
             numbered: Cell::new(false),
+            kept: Cell::new(false),
             has_leaked: Cell::new(false),
             links: links::Links::default(),
             carried: RefCell::default(),

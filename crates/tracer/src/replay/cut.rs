@@ -20,7 +20,7 @@ use rustc_hash::FxHashSet;
 use stator_graph::{Device, Graph, LastUse, LastUses, NodeId, NodeKind, Target, Value};
 
 use super::gradients::{self, Back};
-use crate::raises::{MADE, NodeCall};
+use crate::raises::{EARLY, MADE, NodeCall, THROUGH_PYTHON};
 use crate::writes::{Written, write_of};
 
 /// A part has so many operations at least that compute something: views and parts of results don't count.
@@ -105,7 +105,8 @@ fn is_own(graph: &Graph, id: NodeId) -> bool {
     let name = call.name();
     let is_clock = || name.starts_with("time.") && matches!(value, Value::Integer | Value::Float);
     name.starts_with(MADE)
-        || name.starts_with("through_python.")
+        || name.starts_with(THROUGH_PYTHON)
+        || name == EARLY
         || gradients::goes_back(call)
         || call.is_check()
         || call.is_of_arrays()

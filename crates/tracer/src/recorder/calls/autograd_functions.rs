@@ -1,16 +1,20 @@
-//! `apply` of a `torch.autograd.Function` of the program's: one node, whose code a replay runs.
+//! `apply` of a `torch.autograd.Function` of the program's: one node, whose code a replay runs. Where no gradient is
+//! computed its `forward` is all that it does, and is recorded like any function.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PySuper, PyTuple, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules, ops};
 
+use crate::breaks::Reason;
 use crate::compiling;
+use crate::raises::THROUGH_PYTHON;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Operations;
+use crate::recorder::notes::above::{Ends, Operations};
 use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -63,10 +67,14 @@ impl Recorder {
         let py = frame.py();
         let known = known(py).filter(|known| known.apply.is(&*callable))?;
         let (&class, given) = args.split_first()?;
+        let may_stay = !is_grad_enabled(py) && given.iter().all(|arg| self.is_plain_argument(*arg));
+        // An export has no steps of the program's own. And they would be answered otherwise than now whether a compiler
+        // traces them.
+        let must_stay = self.session.is_whole || compiling::answer();
         if names.is_some()
             || self.is_stopped()
-            || !self.session.is_replayed()
-            || compiling::answer()
+            || self.session.program.is_some()
+            || must_stay && !may_stay
             || self.state.borrow().source(class).is_none()
         {
             return None;
@@ -79,22 +87,34 @@ impl Recorder {
         };
         self.know_code(call, class.cast::<PyType>().ok()?.as_any().as_borrowed(), given.len())?;
         let lent = self.note(frame, |state| {
-            state.write_early(frame)?;
+            if !must_stay {
+                state.write_early(frame)?;
+            }
             state.know_for_good(class)?;
             let mut lent = Vec::new();
             given.iter().try_for_each(|arg| state.give_argument(*arg, frame, &mut lent))?;
             Ok(lent)
         });
         let name = format!("{}.apply", heap::name_of(class));
-        let target = |state: &mut State| state.seen_target(callable, name.clone());
+        let target =
+            |state: &mut State| state.seen_target(callable, format!("{THROUGH_PYTHON}{name}"));
+        let mut stays = false;
         let result = self.operation(frame, target, args, None, || {
-            let result =
-                self.enclose(frame, &name, given, || ops::call(bound.as_borrowed(), given, None))?;
-            self.refuse_known_tensors(frame, &name, args, result.as_borrowed());
+            let call = || ops::call(bound.as_borrowed(), given, None);
+            let result = self.enclose_or_keep(frame, &name, given, may_stay, call)?;
+            stays = self.kept.get();
+            if !stays && must_stay {
+                self.stop(frame, Reason::Machinery, &*name);
+            } else if !stays {
+                self.refuse_known_tensors(frame, &name, args, result.as_borrowed());
+            }
             Ok(result)
         });
         if let Ok(mut state) = self.state.try_borrow_mut() {
             state.given.take_back(&lent.unwrap_or_default());
+        }
+        if stays {
+            return Some(result);
         }
         self.note(frame, |state| {
             state.enclosed.add_function();
@@ -160,6 +180,13 @@ impl Recorder {
         }
         Some(())
     }
+}
+
+/// Whether PyTorch takes note of what gradients are computed through.
+fn is_grad_enabled(py: Python<'_>) -> bool {
+    static ASKS: Named = Named::new("torch._C", "is_grad_enabled");
+    let _native = Suspended::new(py);
+    ASKS.get(py).and_then(|asks| asks.call0()).is_ok_and(|on| on.is_truthy().unwrap_or(true))
 }
 
 /// `CO_VARARGS`.

@@ -79,6 +79,11 @@ impl Recorder {
         };
         let is_hooked = leaves.iter().any(|leaf| leaf.is_hooked);
         let through_python = is_hooked || self.state.borrow().enclosed.has_functions();
+        if through_python && !self.session.is_replayed() {
+            // Code of other backends may be gone back through otherwise than plain PyTorch: with zeros.
+            self.stop(frame, Reason::OpaqueCall, "run_backward, which runs Python code");
+            return call.natively();
+        }
         let is_elsewhere = self.state.borrow().graph.accelerator().is_some();
         if is_elsewhere && through_python {
             let detail = "run_backward, which runs Python code in another thread";

@@ -129,7 +129,8 @@ impl Recorder {
             && args.iter().all(|arg| self.is_plain_argument(*arg))
     }
 
-    fn is_plain_argument(&self, arg: Borrowed<'_, '_>) -> bool {
+    /// Whether an argument is a tensor or a constant, or a tuple of these.
+    pub(in crate::recorder) fn is_plain_argument(&self, arg: Borrowed<'_, '_>) -> bool {
         match self.kind(arg) {
             Kind::Tensor | Kind::Constant => true,
             Kind::Tuple => {

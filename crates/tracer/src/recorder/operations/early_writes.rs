@@ -16,6 +16,7 @@ use stator_graph::{Arg, Value};
 use super::enclosing::tensors_in;
 use crate::breaks::Reason;
 use crate::effects::Early;
+use crate::raises::EARLY;
 use crate::recorder::notes::above::Arguments;
 use crate::recorder::notes::effects::{Effect, Last, Part};
 use crate::recorder::notes::heap;
@@ -166,6 +167,3 @@ impl State {
         Ok(())
     }
 }
-
-/// The name of such nodes.
-const EARLY: &str = "early.write";

@@ -4,12 +4,13 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor;
+use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::hook::{Active, Suspended};
 use stator_cpython::object::{Borrowed, Object};
-use stator_graph::NodeId;
+use stator_graph::{NodeId, Value};
 
 use crate::breaks::Reason;
+use crate::raises::{NodeCall, THROUGH_PYTHON};
 use crate::recorder::Recorder;
 use crate::recorder::ending::outcome::evaluate_recorded;
 use crate::recorder::notes::effects::Part;
@@ -28,6 +29,19 @@ impl Recorder {
         given: &[Borrowed<'_, 'py>],
         run: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        self.enclose_or_keep(frame, name, given, false, run)
+    }
+
+    /// As [`Recorder::enclose`]. `may_stay`: what runs has no effect of its own beside its frames', so its nodes stay
+    /// in the graph where they are all that it does ([`Recorder::kept`]).
+    pub(in crate::recorder) fn enclose_or_keep<'py>(
+        &self,
+        frame: &Frame<'py>,
+        name: &str,
+        given: &[Borrowed<'_, 'py>],
+        may_stay: bool,
+        run: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
         let py = frame.py();
         let Some(mut begun) = self.note(frame, |state| state.begin_enclosed(py, given)) else {
             let _native = Suspended::new(py);
@@ -40,10 +54,17 @@ impl Recorder {
             let _evaluated = Active::new(py, evaluate_recorded);
             run()
         };
-        self.tally.reset(&counted);
         if let Ok(mut state) = self.state.try_borrow_mut() {
             state.enclosed.end(&mut begun);
         }
+        if may_stay
+            && let Ok(result) = &result
+            && self.note(frame, |state| Ok(state.stays(&begun, result.as_borrowed()))) == Some(true)
+        {
+            self.kept.set(true);
+            return Ok(result.clone());
+        }
+        self.tally.reset(&counted);
         if let Ok(result) = &result {
             self.note(frame, |state| {
                 state.keep_sizes(&begun, result.as_borrowed())?;
@@ -126,6 +147,57 @@ impl State {
             self.inference.len(),
             claims.draws.as_ref().map_or(0, |(_, draws)| 1 + draws.words() as usize),
         )
+    }
+
+    /// Whether nodes of code that has ended are all that it did, in each replay: then they stay in the graph. It has
+    /// written nothing but tensors of its own, it gives such tensors, and no node of it may raise.
+    fn stays(&mut self, begun: &Begun, result: Borrowed<'_, '_>) -> bool {
+        let py = result.py();
+        let is_untouched = |(tensor, before): &(Py<PyAny>, TensorInfo)| {
+            tensor::info(tensor.bind_borrowed(py)).is_some_and(|now| {
+                (now.version, now.requires_grad) == (before.version, before.requires_grad)
+                    && now.sizes.iter().eq(before.sizes.iter())
+                    && now.strides.iter().eq(before.strides.iter())
+            })
+        };
+        self.other_effects() == begun.others
+            && self.written.len() == begun.parts
+            && begun.given.iter().all(is_untouched)
+            && (begun.nodes..self.graph.len()).all(|index| self.is_plain_node(NodeId::new(index)))
+            && self.is_own_result(begun, result)
+            && self.register(result).is_ok()
+    }
+
+    /// Whether a node is an operation on tensors that may not raise, or an input.
+    fn is_plain_node(&self, id: NodeId) -> bool {
+        let graph = &self.graph;
+        let is_tensor = matches!(graph.node(id).value, Value::Tensor(_) | Value::Structure(_));
+        let mut reads_withdrawn = graph.is_withdrawn(id);
+        graph.visit_inputs(id, &mut |input| reads_withdrawn |= graph.is_withdrawn(input));
+        let is_plain = NodeCall::of(graph, id).is_none_or(|call| {
+            !call.is_users()
+                && !call.is_switch()
+                && !call.may_raise(&|_| false)
+                && !call.name().starts_with(THROUGH_PYTHON)
+        });
+        is_tensor && is_plain && !reads_withdrawn
+    }
+
+    /// Whether what code within a node has given are tensors that it has made.
+    fn is_own_result(&mut self, begun: &Begun, result: Borrowed<'_, '_>) -> bool {
+        match self.kind_alone(result) {
+            Kind::Tensor => {
+                let is_view = || result.call_method0(pyo3::intern!(result.py(), "_is_view"));
+                matches!(self.origin(result), Some(Origin::Node(node))
+                    if node.index() >= begun.nodes
+                        && matches!(self.graph.node(node).value, Value::Tensor(meta) if !meta.requires_grad))
+                    && is_view().is_ok_and(|is| is.is_truthy().is_ok_and(|is| !is))
+            }
+            Kind::Tuple => heap::tuple_items(result)
+                .iter()
+                .all(|item| item.is_none() || self.is_own_result(begun, item.as_borrowed())),
+            _ => false,
+        }
     }
 
     /// The code has ended, and has done nothing that the trace would have to know: what it did is no part of the graph.

@@ -283,6 +283,9 @@ impl Operations for Recorder {
             });
             return result;
         };
+        if self.kept.take() {
+            return Ok(object);
+        }
         self.behind(frame, || self.refuse_written(frame));
         if let Some(given) = before {
             self.note(frame, |state| {
