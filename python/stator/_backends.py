@@ -284,6 +284,13 @@ class Prepared:
             return self.name in _slow
         return any(self.fn is _registered.get(name) for name in _slow)
 
+    @property
+    def compiler(self) -> str:
+        """Whose compilers it is made of, where there are operations that these refuse."""
+        if not self.is_torch:
+            return ""
+        return "inductor" if self.name == "inductor" else "torch"
+
     def __call__(
         self, description: Sequence[Row], inputs: Sequence[Any], known: Sequence[str] = ()
     ) -> Made | str:

@@ -58,6 +58,7 @@ class Settings:
             when=when_number(self.when),
             is_slow=is_slow,
             takes_parts=backend is not None and backend.takes_parts,
+            compiler="" if backend is None else backend.compiler,
             verifies=None if self.verify is None else self.verify == "first",
             is_timed=is_slow and self.tier is None,
             recompile_limit=self.recompile_limit,

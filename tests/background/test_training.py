@@ -24,7 +24,7 @@ import stator
 from background.slow import LONG
 from stator import stats
 from stator._fx import beside, compiler, training
-from stator._fx.libraries import HopelessError
+from stator._fx.libraries import HopelessError, look
 from stator._fx.modes import Modes
 from stator._fx.tied import Pair, code_of_pair
 from stator.errors import BackendError
@@ -395,29 +395,84 @@ def test_sizes_that_vary(in_python: Any) -> None:
     assert [forward.ran for forward, _ in in_python] == [3, 3, 2]
 
 
-def test_operators_that_fake_kernels_know_nothing_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operators_that_fake_kernels_know_nothing_of() -> None:
     """What an LSTM saves for its gradients has no size for PyTorch's compilers."""
+    found: list[tuple[Any, Any]] = []
 
-    def answers(module: Any, looks: Any, sizes: Any, modes: Modes, *rest: Any, **said: Any) -> Any:
-        with modes.applied():
-            return training.compile_pair(copy.deepcopy(module), looks, {})
+    def take(module: Any, inputs: Any) -> Any:
+        found.append((module, [look(value) for value in inputs]))
+        return module.forward
 
-    with FakeTensorMode():
-        pass
-    asked: list[Any] = []
-    monkeypatch.setattr(training, "compile_fx_aot", lambda *args, **settings: asked.append(args))
-    monkeypatch.setattr(beside, "compile_in_process", answers)
     model = nn.LSTM(3, 4)
-    compiled = stator.compile(model, backend="inductor")
-    x = torch.ones(5, 2, 3)
-    compiled(x)
-    assert stator.wait(timeout=LONG)
-    with pytest.warns(stator.BackendFailedWarning, match="can't compute gradients through aten.mk"):
-        found = compiled(x)[0]
-    weights = list(model.parameters())
-    torch.testing.assert_close(gradients([found], weights), gradients([model(x)[0]], weights))
-    assert stats(compiled).tiers == ["failed"] and not asked
+    stator.compile(model, backend=take, when="first_call")(torch.ones(5, 2, 3))
+    ((module, looks),) = found
+    with pytest.raises(HopelessError, match="can't compute gradients through aten.mk"):
+        training.compile_pair(copy.deepcopy(module), looks, {})
     assert compiler._hopeless(HopelessError("no")) == "no"
+
+
+class Tagger(nn.Module):
+    """What stands before an LSTM and behind it is worth compiling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, num_layers=2)
+        self.head = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scaled = ((x - x.mean()) / x.std()).tanh()
+        return F.log_softmax(self.head(self.lstm(scaled)[0]), -1)
+
+
+def test_what_inductor_refuses_is_a_step_between_parts(
+    in_python: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model = Tagger()
+    compiled = stator.compile(model, backend="inductor")
+    weights = list(model.parameters())
+    asked: list[Any] = []
+
+    def compile_ahead(module: Any, looks: Any, *others: Any, **said: Any) -> Any:
+        asked.append(module)
+        return module.forward
+
+    trained = beside.compile_in_process
+
+    def either(*order: Any, **said: Any) -> Any:
+        return (trained if order[6] else compile_ahead)(*order, **said)
+
+    monkeypatch.setattr(beside, "compile_in_process", either)
+    for call in range(6):
+        x = torch.randn(5, 2, 3)
+        found, expected = compiled(x), model(x)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(gradients([found], weights), gradients([expected], weights))
+        assert call == 0 or stator.wait(timeout=LONG)
+    assert stats(compiled).tiers == ["compiled"], stats(compiled).why
+    # Before it no gradient is computed.
+    assert (len(asked), len(in_python)) == (1, 1)
+
+
+def test_one_number_type_that_pytorchs_compilers_know() -> None:
+    """`aot_eager` has what stands around it."""
+    weight, bias = torch.randn(2, 8, 8), torch.randn(8)
+    ends = torch.tensor([2, 4], dtype=torch.int32)
+
+    def experts(x: Tensor) -> Tensor:
+        x = (x * 2 + bias).relu()
+        return (torch._grouped_mm(x, weight, offs=ends) + bias).tanh().exp()
+
+    with torch.no_grad():
+        try:
+            experts(torch.randn(4, 8))
+        except RuntimeError:
+            pytest.skip("this PyTorch has no such kernel")
+        compiled = stator.compile(experts, backend="aot_eager")
+        for _ in range(4):
+            x = torch.randn(4, 8)
+            torch.testing.assert_close(compiled(x), experts(x))
+    assert stats(compiled).tiers == ["compiled"], stats(compiled).why
 
 
 def test_a_module_with_an_optimizer(in_python: Any) -> None:

@@ -19,6 +19,7 @@ use crate::lock;
 use crate::logs::Log;
 use crate::looks::Looks;
 use crate::pace::Pace;
+use crate::replay::Compiler;
 use crate::sharing::{Apart, Sharing};
 use crate::symbolic::Part;
 use crate::trace::Traced;
@@ -37,6 +38,8 @@ pub struct Backend {
     pub is_timed: bool,
     /// Whether it is given parts of graphs alone: operations on tensors that give tensors.
     pub takes_parts: bool,
+    /// Whose compilers it's made of: what these refuse stays with the replay.
+    pub compiler: Compiler,
 }
 
 impl Backend {

@@ -35,6 +35,7 @@ use crate::memory;
 use crate::parking::Running;
 use crate::profit::Estimate;
 use crate::recorder::{self, GraphBreak, record};
+use crate::replay::Compiler;
 use crate::resume::point::Points;
 use crate::resume::session::{Brought, Root, Session};
 use crate::stance::{self, Stance};
@@ -153,7 +154,7 @@ static ALL: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 #[pymethods]
 impl Compiled {
     #[new]
-    #[pyo3(signature = (r#fn, *, backend, when, is_slow, verifies, is_timed, recompile_limit, fullgraph, dynamic, is_compiling, takes_parts=false))]
+    #[pyo3(signature = (r#fn, *, backend, when, is_slow, verifies, is_timed, recompile_limit, fullgraph, dynamic, is_compiling, takes_parts=false, compiler=""))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new<'py>(
         r#fn: &Bound<'py, PyFunction>,
@@ -167,6 +168,7 @@ impl Compiled {
         dynamic: Option<bool>,
         is_compiling: bool,
         takes_parts: bool,
+        compiler: &str,
     ) -> PyResult<Bound<'py, Self>> {
         let py = r#fn.py();
         let prepared = contain(py, || recorder::prepare(py));
@@ -185,6 +187,7 @@ impl Compiled {
                 verifies,
                 is_timed,
                 takes_parts,
+                compiler: Compiler::of(compiler),
             }),
             recompile_limit,
             fullgraph,

@@ -76,6 +76,7 @@ class Compiled:
         dynamic: bool | None,
         is_compiling: bool,
         takes_parts: bool = False,
+        compiler: str = "",
     ) -> None:
         """`backend=None` replays from Rust. Otherwise it's a `stator._backends.Prepared`:
         `backend(description, example_inputs)` returns the callable that replaces the replay, or a
@@ -85,6 +86,8 @@ class Compiled:
         `verifies`: whether its code is compared with the replay first; None: code that was made
         beside the program is. `is_timed`: it is used only if it is quicker than the replay.
         `takes_parts`: it's given parts of graphs alone, operations on tensors that give tensors.
+        `compiler`: "torch" if it is PyTorch's, "inductor" if it is Inductor: there are operations
+        that these refuse, which stay with the replay.
         `recompile_limit=None` reads `stator._config.config` at each miss."""
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...

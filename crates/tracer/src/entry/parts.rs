@@ -319,7 +319,7 @@ const NO_PARTS: &str = "it has no three operations in a row that take tensors an
 impl Entry {
     /// Where the graph is cut; `None`: all of it is for the backend.
     pub(super) fn cut(&self, backend: &Backend) -> Option<&Cut> {
-        let cut = || Cut::of(self.readable(), backend.takes_parts);
+        let cut = || Cut::of(self.readable(), backend.takes_parts, backend.compiler);
         self.parts.cut.get_or_init(cut).as_ref()
     }
 

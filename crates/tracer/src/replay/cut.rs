@@ -1,7 +1,7 @@
 //! Where a graph is cut for backends other than the replay.
 //!
 //! Some nodes are Stator's own: decisions, reads of data, texts, what goes back through gradients, what sets a tensor's data
-//! or gradient. A graph without any is one for the backend. One with some is cut there: each run of other nodes between
+//! or gradient, code of the program's own that the trace has looked at. Others the backend is known to refuse (`refused`). A graph without any is one for the backend. One with some is cut there: each run of other nodes between
 //! them is a *part*, which takes what it reads and gives what others read. The replay goes on being the program: it does
 //! its own steps, and each part as one step.
 //!
@@ -20,6 +20,7 @@ use rustc_hash::FxHashSet;
 use stator_graph::{Device, Graph, LastUse, LastUses, NodeId, NodeKind, Target, Value};
 
 use super::gradients::{self, Back};
+use super::refused::Compiler;
 use crate::raises::{EARLY, MADE, NodeCall, THROUGH_PYTHON};
 use crate::writes::{Written, write_of};
 
@@ -52,9 +53,11 @@ impl Part {
 
 impl Cut {
     /// Where a graph is cut; `None`: all of it is for the backend. `is_always`: the backend takes parts alone.
+    /// `compiler`: whose it is.
     #[must_use]
-    pub fn of(graph: &Graph, is_always: bool) -> Option<Self> {
-        if !is_always && !graph.nodes().any(|(id, _)| is_own(graph, id)) {
+    pub fn of(graph: &Graph, is_always: bool, compiler: Compiler) -> Option<Self> {
+        let is_step = |id| is_own(graph, id) || compiler.refuses(graph, id);
+        if !is_always && !graph.nodes().any(|(id, _)| is_step(id)) {
             return None;
         }
         let back = Back::of(graph);
@@ -67,6 +70,7 @@ impl Cut {
         let device = if is_always { graph.accelerator() } else { None };
         let fits = |(id, _): (NodeId, _)| {
             may_be_part(graph, id)
+                && !compiler.refuses(graph, id)
                 && (asked.is_empty() || !writes(graph, id))
                 && device.is_none_or(|device| is_on(graph, id, device))
         };
