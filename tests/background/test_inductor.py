@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import gc
 import json
@@ -27,13 +28,14 @@ import torch
 from torch import Tensor
 from torch._inductor import config as inductor
 from torch._inductor.exc import InvalidCxxCompiler
+from torch._subclasses import FakeTensorMode
 
 import stator
 from background.slow import LONG, no_compiler
 from stator import _backends, _background, stats
 from stator._fx import ahead, beside, compiler, process, sent
 from stator._fx.graphs import Code
-from stator._fx.libraries import HopelessError, Made
+from stator._fx.libraries import HopelessError, Made, code_of
 from stator._fx.tied import Pair
 from stator.errors import BackendError
 
@@ -247,13 +249,15 @@ def test_what_cant_go_to_a_process(
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (1, "a number among its inputs isn't an integer from 2 up"),
-        (-3, "a number among its inputs isn't an integer from 2 up"),
-        (2.0, "a number among its inputs isn't an integer from 2 up"),
+        (-3, "a number among its inputs isn't an integer from 0 up"),
+        (2.0, "a number among its inputs isn't an integer from 0 up"),
+        (True, "a number among its inputs isn't an integer from 0 up"),
         (X.to("meta"), "not all of its inputs are plain tensors of the CPU"),
         (X[:1].expand(6, 4), "not all of its inputs are plain tensors"),
         (X.to_sparse(), "not all of its inputs are plain tensors of the CPU"),
         (torch.nn.Buffer(X), None),
+        (0, None),
+        (1, None),
         (2, None),
     ],
 )
@@ -554,6 +558,42 @@ def test_assumptions_hold_for_what_was_compiled(monkeypatch: pytest.MonkeyPatch)
         assert stator.wait(timeout=LONG)
     assert list(map(rows, asked)) == [6, 3]
     assert stats(compiled).tiers == ["compiled"] and stats(compiled).traces == 1
+
+
+def test_integers_below_two_are_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter that a call is given: none of its first calls waits for code."""
+    asked: list[int] = []
+
+    def answers(module: Any, looks: Any, sizes: Any, *others: Any, **said: Any) -> Any:
+        graphs: list[torch.fx.GraphModule] = []
+
+        class Library:
+            def run(self, inputs: list[Tensor]) -> list[Tensor]:
+                return list(graphs[0](*inputs))
+
+        def compile(graph: Any, examples: Any, **settings: Any) -> str:
+            graphs.append(graph)
+            return "none"
+
+        monkeypatch.setattr(ahead, "compile_fx_aot", compile)
+        made = ahead.compile_ahead(copy.deepcopy(module), looks, sizes, {})
+        asked.extend(value for value in looks if isinstance(value, int))
+        return code_of(made, [Library()], looks)
+
+    def step(x: Tensor, count: int) -> Tensor:
+        return (x * count).tanh() + (count + 1)
+
+    with FakeTensorMode():
+        pass
+    monkeypatch.setattr(beside, "compile_in_process", answers)
+    compiled = stator.compile(step, backend="inductor", tier="compiled")
+    for count in (0, 1, 1, 5, 5, 7, 0, 1, 0, 3):
+        assert torch.equal(compiled(X, count), step(X, count))
+        assert stator.wait(timeout=LONG)
+    assert stats(compiled).breaks == 0
+    assert set(stats(compiled).tiers) <= {"compiled", "made"}
+    # One code serves all from two up.
+    assert asked == [1, 5, 0]
 
 
 # How a graph gets there.

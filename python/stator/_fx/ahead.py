@@ -47,8 +47,12 @@ def compile_ahead(
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     tensors = [tensor_of(value) for value in inputs]
+    # 0 and 1 are constants for PyTorch, and the code is for these then.
+    constants = [
+        index for index, value in enumerate(inputs) if isinstance(value, int) and value < 2
+    ]
     names = [
-        name if isinstance(value, torch.Tensor) else (*name, None)
+        name if isinstance(value, torch.Tensor) else (None, None) if value < 2 else (*name, None)
         for name, value in zip(sizes, inputs, strict=True)
     ]
     examples = fake_inputs(environment, mode, names, tensors)
@@ -62,6 +66,7 @@ def compile_ahead(
     guards = environment.produce_guards(examples, sources, ignore_static=are_sizes_guarded)
     # Of where inputs begin in their memory nothing was told.
     guards = [guard for guard in guards if "storage_offset" not in guard]
+    guards += [f"L['t{index}'].size()[0] == {inputs[index]}" for index in constants]
     return Made([library], guards, written, numbers)
 
 

@@ -98,10 +98,10 @@ def unsuitable(
     if not (_is_plain(arguments) and _is_plain(changed_settings())):
         return "Inductor's settings hold code of the program's own"
     for value in inputs:
-        if type(value) is int and value >= 2:
+        if type(value) is int and value >= 0:
             continue
         if isinstance(value, int | float):
-            return "a number among its inputs isn't an integer from 2 up"
+            return "a number among its inputs isn't an integer from 0 up"
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             return f"an input of it is a {type(value).__name__}"
         if value.device.type != "cpu" or value.layout != torch.strided:
