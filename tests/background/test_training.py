@@ -23,8 +23,9 @@ from torch._subclasses import FakeTensorMode
 import stator
 from background.slow import LONG
 from stator import stats
-from stator._fx import beside, compiler, training
-from stator._fx.libraries import HopelessError, look
+from stator._fx import beside, compiler, process, sent, training
+from stator._fx.aliases import take_views
+from stator._fx.libraries import HopelessError, Libraries, look
 from stator._fx.modes import Modes
 from stator._fx.tied import Pair, code_of_pair
 from stator.errors import BackendError
@@ -409,6 +410,47 @@ def test_operators_that_fake_kernels_know_nothing_of() -> None:
     with pytest.raises(HopelessError, match="can't compute gradients through aten.mk"):
         training.compile_pair(copy.deepcopy(module), looks, {})
     assert compiler._hopeless(HopelessError("no")) == "no"
+
+
+def test_views_of_inputs_are_no_results_of_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients go through them as in eager, also where they are the only ones."""
+    made: list[Library] = []
+
+    def answers(order: process.Order, packed: bytes, key: str | None) -> Any:
+        def compile(graph: Any, examples: Any, **settings: Any) -> str:
+            made.append(Library(graph, examples))
+            return "none"
+
+        monkeypatch.setattr(training, "compile_fx_aot", compile)
+        module = sent.unpack(packed)
+        views = take_views(module, order.looks)
+        with order.modes.applied():
+            pair = training.compile_pair(module, order.looks, {})
+        assert pair is not None
+        pair = dataclasses.replace(pair, views=views)
+        return pair, Libraries(pair, made[-2:])
+
+    def function(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        return w.t(), (x @ w.t()).tanh(), x[1:], x.detach().view(-1), x.exp()
+
+    with FakeTensorMode():
+        pass
+    monkeypatch.setattr(process, "_stored_or_made", answers)
+    compiled = stator.compile(function, backend="inductor")
+    for _ in range(4):
+        (x, w), (y, v) = ([leaf(5, 3), leaf(4, 3)] for _ in range(2))
+        for used in (slice(None), slice(1), slice(1, 2), slice(2, 3)):
+            expected, found = function(x, w), compiled(y, v)
+            torch.testing.assert_close(found, expected)
+            assert [it.requires_grad for it in found] == [it.requires_grad for it in expected]
+            assert found[0].data_ptr() == v.data_ptr() and found[0]._is_view()
+            assert found[3].data_ptr() == y.data_ptr()
+            torch.testing.assert_close(
+                gradients(found[used], [y, v]), gradients(expected[used], [x, w])
+            )
+        assert stator.wait(timeout=LONG)
+    assert stats(compiled).tiers == ["compiled"], stats(compiled).why
+    assert len(made) == 2
 
 
 class Tagger(nn.Module):

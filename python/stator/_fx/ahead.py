@@ -52,7 +52,7 @@ def compile_ahead(
         index for index, value in enumerate(inputs) if isinstance(value, int) and value < 2
     ]
     names = [
-        name if isinstance(value, torch.Tensor) else (None, None) if value < 2 else (*name, None)
+        (*name, None) if isinstance(value, int) and value >= 2 else _fixed(name, value)
         for name, value in zip(sizes, inputs, strict=True)
     ]
     examples = fake_inputs(environment, mode, names, tensors)
@@ -68,6 +68,11 @@ def compile_ahead(
     guards = [guard for guard in guards if "storage_offset" not in guard]
     guards += [f"L['t{index}'].size()[0] == {inputs[index]}" for index in constants]
     return Made([library], guards, written, numbers)
+
+
+def _fixed(names: tuple[str | None, ...], value: Look) -> tuple[str | None, ...]:
+    """The names of a tensor's sizes; those of one that stands for a number don't vary."""
+    return names if isinstance(value, torch.Tensor) else ()
 
 
 def _allocated(value: Look) -> Look:

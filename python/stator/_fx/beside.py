@@ -9,6 +9,7 @@ time.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,8 +19,9 @@ import torch.fx
 from torch._subclasses import FakeTensorMode
 
 from stator._fx.callables import is_pytorchs
+from stator._fx.computed import Computed
 from stator._fx.graphs import Code, Row, graph_module
-from stator._fx.libraries import all_sizes, look
+from stator._fx.libraries import A_FLOAT, all_sizes, look
 from stator._fx.modes import Modes
 from stator._fx.process import AheadOfTimeError, compile_in_process
 from stator.errors import BackendError
@@ -53,6 +55,7 @@ def begin_inductor(
     """
     modes = Modes.here()
     looks = [look(value) for value in inputs]
+    numbers = [value if isinstance(value, int | float) else None for value in inputs]
     sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
     if says_sizes:
         sizes = all_sizes(looks)
@@ -61,10 +64,14 @@ def begin_inductor(
 
     def compile() -> Callable[..., Any] | Code:
         module = graph_module(description, looks)
+        computed = _computed(module.graph, numbers)
+        more = [] if computed is None else [A_FLOAT for _ in computed.values]
         _name_by_place(module)
-        order = (module, looks, sizes, modes, settings, changed, trains)
+        given = (module, [*looks, *more], [*sizes, *(() for _ in more)])
+        order = (*given, modes, settings, changed, trains)
         try:
-            return compile_in_process(*order, are_sizes_guarded=not says_sizes)
+            made = compile_in_process(*order, are_sizes_guarded=not says_sizes)
+            return made if computed is None else _with_floats(made, computed, looks)
         except AheadOfTimeError as error:
             if says_sizes:
                 # A call that waits would take its sizes for those of all.
@@ -72,6 +79,42 @@ def begin_inductor(
             raise
 
     return compile
+
+
+def _computed(graph: torch.fx.Graph, numbers: Sequence[Any]) -> Computed | None:
+    """The floats that a graph computes of its inputs; None: it has no floats among these. Raises
+    AheadOfTimeError where more is done with floats than to give them to operations on tensors."""
+    if not any(isinstance(value, float) for value in numbers):
+        return None
+    computed = Computed(graph, numbers)
+    placeholders = graph.find_nodes(op="placeholder")
+    values = dict(zip(placeholders, [*numbers, *computed.values], strict=True))
+    integers = {node for node, value in values.items() if type(value) is int}
+    floats = {node for node, value in values.items() if isinstance(value, float)}
+    for node in graph.nodes:
+        takes = node.all_input_nodes
+        if floats.isdisjoint(takes) or node.op == "output":
+            continue
+        is_of_numbers = node.op == "call_method" or node.target.__module__ in _NUMBERS
+        if is_of_numbers and floats.union(integers).issuperset(takes):
+            raise AheadOfTimeError("it computes with floats what Inductor would round otherwise")
+    return computed
+
+
+_NUMBERS = ("_operator", "math", "builtins")
+"""Whose functions compute numbers, if they are given numbers alone."""
+
+
+def _with_floats(
+    made: Callable[..., Any] | Code, computed: Computed, looks: Sequence[Any]
+) -> Callable[..., Any] | Code:
+    """The code of a graph, given what is computed of its inputs."""
+    run = made.run if isinstance(made, Code) else made
+
+    def call(*inputs: Any) -> Any:
+        return run(*inputs, *computed.of(inputs))
+
+    return dataclasses.replace(made, run=call, examples=looks) if isinstance(made, Code) else call
 
 
 def _name_by_place(module: torch.fx.GraphModule) -> None:
@@ -97,11 +140,16 @@ def unsuitable(
         return "PyTorch's compilers change the process while they trace"
     if not (_is_plain(arguments) and _is_plain(changed_settings())):
         return "Inductor's settings hold code of the program's own"
+    trains = is_training(description, inputs)
     for value in inputs:
         if type(value) is int and value >= 0:
             continue
-        if isinstance(value, int | float):
-            return "a number among its inputs isn't an integer from 0 up"
+        if isinstance(value, float):
+            if trains:
+                return "gradients are computed through it, and a float is among its inputs"
+            continue
+        if isinstance(value, int):
+            return "a number among its inputs is negative or a truth value"
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             return f"an input of it is a {type(value).__name__}"
         if value.device.type != "cpu" or value.layout != torch.strided:

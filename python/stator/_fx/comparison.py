@@ -308,7 +308,7 @@ def _gradients(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[torch.Tens
         for index, value in enumerate(inputs)
         if isinstance(value, torch.Tensor) and value.requires_grad
     ]
-    roots = [value for value in outputs if isinstance(value, torch.Tensor) and value.requires_grad]
+    roots = [value for value in outputs if _is_root(value, inputs)]
     gradients: list[torch.Tensor | None] = [None] * len(inputs)
     if not wanted or not roots:
         return gradients
@@ -321,6 +321,14 @@ def _gradients(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[torch.Tens
     for index, gradient in zip(wanted, found, strict=True):
         gradients[index] = gradient
     return gradients
+
+
+def _is_root(output: Any, inputs: Sequence[Any]) -> bool:
+    """Whether gradients can be computed of an output: a view of a parameter that was made without
+    them asks for gradients, too, and nothing goes back from it."""
+    if not isinstance(output, torch.Tensor) or not output.requires_grad:
+        return False
+    return output.grad_fn is not None or any(output is value for value in inputs)
 
 
 def _tangent(root: torch.Tensor) -> torch.Tensor:

@@ -22,6 +22,7 @@ from typing import Any
 from torch._inductor import config as inductor
 
 from stator._fx.ahead import compile_ahead
+from stator._fx.aliases import take_views
 from stator._fx.libraries import HopelessError, Made
 from stator._fx.linking import keep_stacks_data
 from stator._fx.process import Order, unwritable
@@ -69,17 +70,19 @@ def _compile(order: Order) -> Made | Pair:
     module = unpack(order.module)
     modes = dataclasses.replace(order.modes, inference=False)
     with modes.applied():
+        views = take_views(module, order.looks)
+        made: Made | Pair | None = None
         if order.is_training:
-            pair = compile_pair(copy.deepcopy(module), order.looks, order.settings)
-            if pair is not None:
-                return pair
-        return compile_ahead(
-            module,
-            order.looks,
-            order.sizes,
-            order.settings,
-            are_sizes_guarded=order.are_sizes_guarded,
-        )
+            made = compile_pair(copy.deepcopy(module), order.looks, order.settings)
+        if made is None:
+            made = compile_ahead(
+                module,
+                order.looks,
+                order.sizes,
+                order.settings,
+                are_sizes_guarded=order.are_sizes_guarded,
+            )
+        return dataclasses.replace(made, views=views)
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)

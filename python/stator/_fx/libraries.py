@@ -1,8 +1,9 @@
 """Libraries that Inductor makes of graphs, in the program: what is known of one, what calls it.
 
 A library takes and gives tensors. An integer among the graph's inputs or results is the size of a
-tensor without elements there. What Inductor assumes of sizes goes with the library,
-as guards of the code (`stator._fx.assumptions`). Nothing here imports PyTorch's compilers.
+tensor without elements there, a float among its inputs a tensor's only element. What Inductor
+assumes of sizes goes with the library, as guards of the code (`stator._fx.assumptions`). Nothing
+here imports PyTorch's compilers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from stator._fx.graphs import Code
 from stator.errors import BackendError
 
 __all__ = [
+    "A_FLOAT",
     "HopelessError",
     "Libraries",
     "Look",
@@ -30,8 +32,11 @@ __all__ = [
     "tensor_of",
 ]
 
-Look: TypeAlias = "torch.Tensor | int"
-"""What an input is like: a tensor without data, or an integer."""
+Look: TypeAlias = "torch.Tensor | int | float"
+"""What an input is like: a tensor without data, or an integer; of a float nothing but that."""
+
+A_FLOAT = 0.5
+"""What stands for any float."""
 
 
 class HopelessError(BackendError):
@@ -50,6 +55,8 @@ class Made:
     """Inputs whose versions count what the graph writes."""
     numbers: list[int]
     """Results that are integers."""
+    views: Sequence[int] = ()
+    """Results of the graph that are none of the library's (`stator._fx.aliases`)."""
 
 
 class Libraries(list[Any]):
@@ -64,8 +71,8 @@ class Libraries(list[Any]):
 def look(value: Any) -> Look:
     """What is kept of an input."""
     if not isinstance(value, torch.Tensor):
-        assert isinstance(value, int)
-        return value
+        assert isinstance(value, int | float)
+        return A_FLOAT if isinstance(value, float) else value
     return value.detach().to("meta").requires_grad_(value.requires_grad)
 
 
@@ -117,18 +124,23 @@ def tensor_of(value: Any) -> torch.Tensor:
     """A tensor as the library takes it."""
     if isinstance(value, torch.Tensor):
         return value
+    if isinstance(value, float):
+        return torch.tensor(value, dtype=torch.float64, device="cpu")
     return torch.empty((value, 0), dtype=torch.float32, device="cpu")
 
 
 def ask_for_sizes(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """Has a graph ask tensors for the integers that they stand for."""
+    """Has a graph ask tensors for the numbers that they stand for."""
     placeholders = list(module.graph.find_nodes(op="placeholder"))
     for node, value in zip(placeholders, inputs, strict=True):
         if isinstance(value, torch.Tensor):
             continue
         node.type = torch.Tensor
         with module.graph.inserting_after(placeholders[-1]):
-            size = module.graph.call_function(torch.ops.aten.sym_size.int, (node, 0))
-        node.replace_all_uses_with(size, delete_user_cb=lambda user, own=size: user is not own)
+            if isinstance(value, float):
+                number = module.graph.call_method("item", (node,))
+            else:
+                number = module.graph.call_function(torch.ops.aten.sym_size.int, (node, 0))
+        node.replace_all_uses_with(number, delete_user_cb=lambda user, own=number: user is not own)
     module.graph.lint()  # type: ignore[no-untyped-call]
     module.recompile()

@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 import torch
 import torch.fx
 
+from stator._fx.aliases import with_views, without_results
 from stator._fx.graphs import Code
 from stator._fx.libraries import Libraries, Look, Made, code_of
 from stator._fx.modes import Modes
@@ -99,8 +100,11 @@ def compile_in_process(
             "folder for that"
         ) from error
     if isinstance(made, Pair):
-        return code_of_pair(made, libraries, module, modes, looks, sizes)
-    return code_of(made, libraries, looks)
+        rest = without_results(module, made.views)
+        code = code_of_pair(made, libraries, rest, modes, looks, sizes)
+    else:
+        code = code_of(made, libraries, looks)
+    return with_views(code, module, made.views)
 
 
 Loaded: TypeAlias = "tuple[Made | Pair, Libraries]"

@@ -50,6 +50,8 @@ class Pair:
     their versions. None of them asks for gradients."""
     draws: bool
     """Whether the graph draws random numbers."""
+    views: Sequence[int] = ()
+    """Results of the graph that are none of the libraries' (`stator._fx.aliases`)."""
 
 
 def code_of_pair(
