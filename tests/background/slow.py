@@ -6,7 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import stator
+from stator import _backends
 
 LONG = 60
 """Seconds after which a test has failed; nothing that passes waits for so long."""
@@ -49,3 +52,21 @@ def made(function: Callable[..., Any], make: Callable[[Any], Any], *args: Any) -
 
 def no_compiler(graph: Any) -> Any:
     raise RuntimeError("no compiler here")
+
+
+def stand_in(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[Any], Any] = lambda graph: graph
+) -> list[int]:
+    """Something quicker stands for Inductor in this process; it notes what it's asked."""
+    asked: list[int] = []
+
+    def stands_for_inductor(graph: Any, inputs: Any, **settings: Any) -> Any:
+        asked.append(1)
+        return make(graph)
+
+    find = _backends._find
+    instead = ("inductor", stands_for_inductor, True)
+    monkeypatch.setattr(
+        _backends, "_find", lambda name: instead if name == "inductor" else find(name)
+    )
+    return asked

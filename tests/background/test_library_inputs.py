@@ -1,0 +1,163 @@
+"""What goes to Inductor's process and what comes from there beside a library's tensors: numbers, views of inputs.
+
+Graphs run in Python where a library would run: only what is around is tried.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+
+import stator
+from background.slow import LONG, stand_in
+from examples.models import tensors_of
+from stator import stats
+from stator._fx import ahead, process, sent
+from stator._fx.aliases import take_views
+from stator._fx.libraries import Libraries
+
+X = torch.linspace(-1, 1, 24).view(6, 4)
+MEMORY = torch.zeros(5)
+
+
+def libraries_in_python(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+    """The graphs of libraries run in Python; which numbers each was asked for with."""
+    asked: list[list[Any]] = []
+
+    def answers(order: process.Order, packed: bytes, key: str | None) -> Any:
+        graphs: list[torch.fx.GraphModule] = []
+
+        class Library:
+            def run(self, inputs: list[Tensor]) -> list[Tensor]:
+                assert all(isinstance(value, Tensor) for value in inputs)
+                return [value.clone() for value in graphs[0](*inputs)]
+
+        def compile(graph: Any, examples: Any, **settings: Any) -> str:
+            graphs.append(graph)
+            return "none"
+
+        monkeypatch.setattr(ahead, "compile_fx_aot", compile)
+        module = sent.unpack(packed)
+        views = take_views(module, order.looks)
+        made = ahead.compile_ahead(module, order.looks, order.sizes, {})
+        asked.append([value for value in order.looks if not isinstance(value, Tensor)])
+        made = dataclasses.replace(made, views=views)
+        return made, Libraries(made, [Library()])
+
+    with FakeTensorMode():
+        pass
+    monkeypatch.setattr(process, "_stored_or_made", answers)
+    return asked
+
+
+def test_integers_below_two_are_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter that a call is given: none of its first calls waits for code."""
+    asked = libraries_in_python(monkeypatch)
+
+    def step(x: Tensor, count: int) -> Tensor:
+        return (x * count).tanh() + (count + 1)
+
+    compiled = stator.compile(step, backend="inductor", tier="compiled")
+    for count in (0, 1, 1, 5, 5, 7, 0, 1, 0, 3):
+        assert torch.equal(compiled(X, count), step(X, count))
+        assert stator.wait(timeout=LONG)
+    assert stats(compiled).breaks == 0
+    assert set(stats(compiled).tiers) <= {"compiled", "made"}
+    # One code serves all from two up.
+    assert asked == [[], [1], [5], [0]]
+
+
+def test_floats_are_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One code serves all floats; what is computed of them is what Python computes."""
+    asked = libraries_in_python(monkeypatch)
+
+    def step(x: Tensor, rate: float, count: int) -> Tensor:
+        scale = rate / count - 1e9 + 1e9
+        return (x * rate).tanh() + torch.full_like(x, scale) + x.add(x, alpha=1 / rate)
+
+    def outcome(function: Any, *given: Any) -> Any:
+        try:
+            return function(*given)
+        except ZeroDivisionError as error:
+            return str(error)
+
+    compiled = stator.compile(step, backend="inductor", tier="compiled")
+    rates = (0.5, 0.25, 0.125, -3.7, 0.0, -0.0, 1e30, float("inf"), 0.75, 0.1)
+    for index, rate in enumerate(rates):
+        count = 2 + index % 3
+        found, expected = outcome(compiled, X, rate, count), outcome(step, X, rate, count)
+        if isinstance(expected, str):
+            assert found == expected
+        else:
+            torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+        assert stator.wait(timeout=LONG)
+    assert stats(compiled).breaks == 0
+    assert len(asked) <= 2
+
+
+@pytest.mark.parametrize("power", [lambda rate: rate**2, round, lambda rate: rate % 0.3])
+def test_what_else_is_done_with_floats_is_waited_for(
+    power: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, waited = libraries_in_python(monkeypatch), stand_in(monkeypatch)
+    compiled = stator.compile(lambda x, rate: x * power(rate), backend="inductor")
+    for rate in (0.5, 0.25, 0.125, 0.75):
+        assert torch.equal(compiled(X, rate), X * power(rate))
+        assert stator.wait(timeout=LONG)
+    assert not any(asked)
+    assert waited or stats(compiled).traces > 2
+
+
+KEPT = torch.nn.Parameter(torch.linspace(-1, 1, 12).view(3, 4))
+
+
+def gives_views(x: Tensor) -> tuple[Any, ...]:
+    rows = x.shape[0]
+    return KEPT.t(), (x * 2).sin() + 1, x[1:], x.view(-1, 2).chunk(2), x.reshape(rows * 4), rows
+
+
+def gives_views_of_what_it_writes(x: Tensor) -> tuple[Tensor, ...]:
+    MEMORY.add_(x.sum())
+    return MEMORY[1:].view(2, 2), MEMORY.exp(), (MEMORY * 2)[:2]
+
+
+def gives_views_of_what_it_has_made(x: Tensor) -> tuple[Tensor, ...]:
+    y = (x * 2).sin()
+    return y.exp(), x.t(), (x + y).view(-1)
+
+
+@pytest.mark.parametrize(
+    "function", [gives_views, gives_views_of_what_it_writes, gives_views_of_what_it_has_made]
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_views_of_inputs_are_made_beside_a_library(
+    function: Any, dynamic: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No call waits for a graph that gives them. They share memory with the inputs."""
+    asked, waited = libraries_in_python(monkeypatch), stand_in(monkeypatch)
+    compiled = stator.compile(function, backend="inductor", tier="compiled", dynamic=dynamic)
+    for size in (6, 6, 6, 4, 6, 8, 8, 4):
+        numbers = torch.linspace(-1, 1, size * 4).view(size, 4)
+        states = []
+        for call in (function, compiled):
+            x = numbers.clone()
+            MEMORY.fill_(1)
+            with torch.no_grad():
+                results = tensors_of(call(x))
+                seen = [(it.requires_grad, it.clone()) for it in results]
+                # What shares memory shows what is written.
+                for memory in (x, MEMORY, KEPT):
+                    memory.add_(1)
+                seen += [it.clone() for it in results]
+                KEPT.sub_(1)
+            states.append(seen)
+        torch.testing.assert_close(states[1], states[0])
+        assert stator.wait(timeout=LONG)
+    assert asked and not waited
+    assert "compiled" in stats(compiled).tiers, stats(compiled).why
+    assert not any("compared" in str(why) for why in stats(compiled).why)
