@@ -12,6 +12,7 @@ from torch import Tensor
 import stator
 from background.slow import LONG, Slow, no_compiler
 from stator import _testing, stats
+from stator._fx import comparison
 
 X = torch.arange(6.0).view(2, 3)
 LOOK = 18
@@ -142,6 +143,14 @@ def test_gradients_arent_timed() -> None:
     expected = X.clone().requires_grad_()
     scaled(expected).backward()
     assert torch.equal(x.grad, expected.grad)
+
+
+def test_views_of_parameters_are_no_gradients() -> None:
+    weight = torch.nn.Parameter(torch.ones(2, 3))
+    with torch.no_grad():
+        assert comparison.untimed([weight], [weight.t(), weight * 2]) is None
+    told = comparison.untimed([weight], [weight.t()])
+    assert told == "gradients are computed behind the call"
 
 
 def test_calls_that_raise_arent_timed() -> None:

@@ -242,7 +242,7 @@ def untimed(inputs: Sequence[Any], outputs: Sequence[Any]) -> str | None:
     tensors = [value for value in (*inputs, *outputs) if isinstance(value, torch.Tensor)]
     if any(value.device.type != "cpu" for value in tensors):
         return "other devices than the CPU work behind the call"
-    if any(value.requires_grad for value in outputs if isinstance(value, torch.Tensor)):
+    if any(_is_root(value, inputs) for value in outputs):
         return "gradients are computed behind the call"
     return None
 
