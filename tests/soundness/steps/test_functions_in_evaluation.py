@@ -3,18 +3,22 @@ else, and is one node where it does. With other backends it is a part of their g
 
 from __future__ import annotations
 
+import functools
+import random
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from differential.support import api
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import stator
 
-from .results import same
+from .results import copied, same
 from .within_nodes import CALLS, SETTINGS, Program, Programs, network, nothing, run
 
 PROGRAMS = Programs()
@@ -386,6 +390,105 @@ class NestedThatCounts(torch.autograd.Function):
 def one_that_writes_in_another() -> Program:
     SETTINGS.seen, SETTINGS.log = 0, []
     return of(NestedThatCounts.apply), nothing, lambda: (SETTINGS.seen, list(SETTINGS.log))
+
+
+class CountsInATensor(torch.autograd.Function):
+    calls = torch.zeros(())
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        CountsInATensor.calls.add_(1)
+        return x * CountsInATensor.calls
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+@program
+def counts_in_a_tensor() -> Program:
+    CountsInATensor.calls = torch.zeros(())
+
+    def between(x: Tensor) -> Any:
+        return CountsInATensor.apply(x), CountsInATensor.calls._version
+
+    return of(between), nothing, lambda: CountsInATensor.calls
+
+
+class TellsAll(torch.autograd.Function):
+    """By each of the ways that Python has."""
+
+    way: Callable[[Tensor], Any]
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        TellsAll.way(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+@functools.cache
+def doubled(number: int) -> int:
+    return number * 2
+
+
+@functools.lru_cache(maxsize=2)
+def tripled(number: int) -> int:
+    return number * 3
+
+
+def warns(x: Tensor) -> None:
+    warnings.warn(f"of {x.dim()} dimensions", stacklevel=2)
+
+
+def checkpointed(x: Tensor) -> None:
+    SETTINGS.log.append(torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False))
+
+
+NUMBERS: dict[str, Any] = {}
+
+WAYS: dict[str, Callable[[Tensor], Any]] = {
+    "a_list": lambda x: SETTINGS.log.append(x + 1),
+    "a_dictionary": lambda x: NUMBERS.update(last=x.sum()),
+    "an_iterator": lambda x: SETTINGS.log.append(next(SETTINGS.numbers)),
+    "a_cache": lambda x: doubled(x.dim()),
+    "a_cache_that_is_full": lambda x: (tripled(x.dim()), tripled(3), tripled(4)),
+    "a_warning": warns,
+    "a_checkpoint": checkpointed,
+    "a_random_number": lambda x: SETTINGS.log.append(random.random()),
+    "an_attribute_of_a_tensor": lambda x: setattr(x, "mark", 1),
+}
+
+
+def told(name: str) -> None:
+    def make() -> Program:
+        SETTINGS.log, SETTINGS.numbers, SETTINGS.seen = [], iter(range(100)), 0
+        TellsAll.way = staticmethod(WAYS[name])
+        random.seed(0)
+        NUMBERS.clear()
+        doubled.cache_clear()
+        tripled.cache_clear()
+
+        def step(x: Tensor) -> Any:
+            with torch.no_grad():
+                y = TellsAll.apply(x)
+                return y * 2, getattr(x, "mark", 0)
+
+        def watched() -> Any:
+            caches = [tuple(it.cache_info()) for it in (doubled, tripled)]
+            return copied(SETTINGS.log), dict(NUMBERS), caches, next(SETTINGS.numbers)
+
+        return step, nothing, watched
+
+    make.__name__ = f"tells_{name}"
+    program(make)
+
+
+for way in WAYS:
+    told(way)
 
 
 class Draws(torch.autograd.Function):

@@ -169,7 +169,11 @@ impl State {
         let py = function.py();
         let is_bounded = is_bounded(function);
         // Code within a node makes its calls itself; where the last use doesn't matter, their order doesn't either.
-        if self.program.is_some() || (self.enclosed.is_on() && !is_bounded) {
+        if self.enclosed.is_on() && !is_bounded {
+            self.enclosed.unnoted += 1;
+            return Ok(());
+        }
+        if self.program.is_some() {
             return Ok(());
         }
         let refuse = |_| (Reason::OpaqueCall, "a cached function of objects".to_string());

@@ -47,6 +47,8 @@ pub struct Enclosed {
     has_functions: bool,
     /// How many nodes' code ran when one began to compute gradients; none: none does.
     back: Option<usize>,
+    /// How often such code did something that nobody took notes of, as a replay does it by the node.
+    pub(in crate::recorder) unnoted: usize,
     /// Whether all sizes of the results are known, of the code that ended last.
     pub(in crate::recorder) is_settled: bool,
     /// Those that are symbolic, and the strides, by the addresses of the tensors.
@@ -279,6 +281,8 @@ pub struct Begun {
     pub(in crate::recorder) nodes: usize,
     /// How many parts were written.
     pub(in crate::recorder) parts: usize,
+    /// How much nobody took notes of.
+    pub(in crate::recorder) unnoted: usize,
     /// What else a replay does, as far as it was noted.
     pub(in crate::recorder) others: Others,
     pub(in crate::recorder) given: Vec<(Py<PyAny>, TensorInfo)>,

@@ -74,6 +74,14 @@ impl Recorder {
         if !self.state.try_borrow().is_ok_and(|state| state.enclosed.is_on()) {
             return false;
         }
+        let is_between = self.is_between_nodes(frame);
+        if is_between && let Ok(mut state) = self.state.try_borrow_mut() {
+            state.enclosed.unnoted += 1;
+        }
+        is_between
+    }
+
+    fn is_between_nodes(&self, frame: &Frame<'_>) -> bool {
         let caller = Thread::current(frame.py()).frame(frame.py()).map(|caller| caller.id());
         let is_called = || caller.is_some() && self.between.borrow().last().copied() == caller;
         match place(frame.py(), &text(frame.code().filename())) {

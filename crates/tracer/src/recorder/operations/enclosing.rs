@@ -129,6 +129,7 @@ impl State {
         let begun = Begun {
             nodes: self.graph.len(),
             parts,
+            unnoted: self.enclosed.unnoted,
             others,
             given: known.into_iter().filter_map(described).collect(),
             outer_written: std::mem::replace(&mut self.enclosed.written, written),
@@ -162,6 +163,8 @@ impl State {
         };
         self.other_effects() == begun.others
             && self.written.len() == begun.parts
+            && self.enclosed.unnoted == begun.unnoted
+            && self.given.check(py).is_ok()
             && begun.given.iter().all(is_untouched)
             && (begun.nodes..self.graph.len()).all(|index| self.is_plain_node(NodeId::new(index)))
             && self.is_own_result(begun, result)
