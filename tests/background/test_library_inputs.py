@@ -161,23 +161,3 @@ def test_views_of_inputs_are_made_beside_a_library(
     assert asked and not waited
     assert "compiled" in stats(compiled).tiers, stats(compiled).why
     assert not any("compared" in str(why) for why in stats(compiled).why)
-
-
-@pytest.mark.parametrize("dynamic", [None, True])
-def test_inputs_that_lie_in_others(dynamic: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of rows, one row of many, rows that are the same: no call waits for their graph."""
-    asked, waited = libraries_in_python(monkeypatch), stand_in(monkeypatch)
-
-    def step(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        return (x * 2 + y).softmax(-1).cumsum(0) * z + x.mean()
-
-    compiled = stator.compile(step, backend="inductor", tier="compiled", dynamic=dynamic)
-    for size in (6, 6, 6, 4, 3):
-        for width in (5, 5, 4):
-            tokens = torch.linspace(-1, 1, 2 * size * 9).view(2 * size, 9)
-            given = (tokens[:size, :width], tokens[:size, 1 : width + 1], tokens[0, :width])
-            for x, y, z in (given, (given[0], given[0][:1].expand(size, width), given[2][None])):
-                torch.testing.assert_close(compiled(x, y, z), step(x, y, z))
-                assert stator.wait(timeout=LONG)
-    assert asked and not waited
-    assert "compiled" in stats(compiled).tiers, stats(compiled).why

@@ -151,7 +151,7 @@ impl State {
     }
 
     /// Whether nodes of code that has ended are all that it did, in each replay: then they stay in the graph. It has
-    /// written to nothing that was known before, gives tensors of its own, and no node of it may raise.
+    /// written nothing but tensors of its own, it gives such tensors, and no node of it may raise.
     fn stays(&mut self, begun: &Begun, result: Borrowed<'_, '_>) -> bool {
         let py = result.py();
         let is_untouched = |(tensor, before): &(Py<PyAny>, TensorInfo)| {
