@@ -410,7 +410,7 @@ def counts_in_a_tensor() -> Program:
     CountsInATensor.calls = torch.zeros(())
 
     def between(x: Tensor) -> Any:
-        return CountsInATensor.apply(x), CountsInATensor.calls._version
+        return CountsInATensor.apply(x) * 2
 
     return of(between), nothing, lambda: CountsInATensor.calls
 
