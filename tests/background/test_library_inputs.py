@@ -161,3 +161,22 @@ def test_views_of_inputs_are_made_beside_a_library(
     assert asked and not waited
     assert "compiled" in stats(compiled).tiers, stats(compiled).why
     assert not any("compared" in str(why) for why in stats(compiled).why)
+
+
+def test_inputs_that_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace may serve all strides; a library is for those that it was made for."""
+    libraries_in_python(monkeypatch)
+
+    def step(x: Tensor) -> Tensor:
+        return (x * 2).sin() + x.cumsum(1)
+
+    compiled = stator.compile(step, backend="inductor", tier="compiled")
+    wide = torch.linspace(-1, 1, 48).view(4, 12)
+    ran = []
+    for x in (wide.view(12, 4)[:6].t(), *[wide[:, :6].contiguous()] * 4):
+        torch.testing.assert_close(compiled(x), step(x))
+        assert stator.wait(timeout=LONG)
+        ran.append(stats(compiled).tiers)
+    assert "compiled" in ran[-1]
+    with pytest.warns(stator.BackendFailedWarning, match="with strides"):
+        torch.testing.assert_close(compiled(wide[:, ::2]), step(wide[:, ::2]))
