@@ -216,3 +216,18 @@ def test_a_fork(where: str) -> None:
         print("parent")
     """.replace("WITHIN", str(where == "within a call"))
     assert run("go.wait()", rest) == "child\nparent\n"
+
+
+def test_the_folder_of_caches_is_known_without_a_compiler() -> None:
+    """Who imports one beside the program, while that does too, leaves both with half a module."""
+    program = """
+        import sys
+        from stator._fx.process import cache_folder
+        folder = cache_folder()
+        assert not [name for name in sys.modules if name.startswith("torch._inductor")]
+        from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+        assert folder == default_cache_dir(), (folder, default_cache_dir())
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "TORCHINDUCTOR_CACHE_DIR"}
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    subprocess.run(command, env=environment, timeout=120, check=True)

@@ -13,6 +13,9 @@ use stator_cpython::object::{Borrowed, references};
 pub struct Policy {
     /// `stator.compile`'s `dynamic`: everything, nothing, or what has changed.
     pub dynamic: Option<bool>,
+    /// Whether strides stay as they are where they don't follow from sizes: what another backend makes reads memory
+    /// as it lay when that was made.
+    keeps_strides: bool,
     history: Rc<History>,
     carried: Rc<Carried>,
 }
@@ -113,20 +116,27 @@ impl History {
 impl Policy {
     /// The policy for a new trace beside those that `history` tells of.
     pub fn new(dynamic: Option<bool>, history: History) -> Self {
-        Self { dynamic, history: Rc::new(history), carried: Rc::default() }
+        Self { dynamic, history: Rc::new(history), ..Self::default() }
     }
 
     /// The policy for a tensor program: symbols are what is declared, and nothing is taken to be equal
     /// because it is at hand.
     pub fn for_program() -> Self {
         let history = History { has_symbols: true, ..History::default() };
-        Self { dynamic: Some(false), history: Rc::new(history), carried: Rc::default() }
+        Self { dynamic: Some(false), history: Rc::new(history), ..Self::default() }
     }
 
     /// The same, for a trace behind a graph break.
     #[must_use]
     pub fn carrying(mut self, carried: Carried) -> Self {
         self.carried = Rc::new(carried);
+        self
+    }
+
+    /// The same, with strides that stay as they are.
+    #[must_use]
+    pub const fn keeping_strides(mut self, keeps: bool) -> Self {
+        self.keeps_strides = keeps;
         self
     }
 
@@ -223,7 +233,8 @@ impl Policy {
                 for index in 0..rank {
                     taken[index] |= dims.sizes[index] != Some(sizes[index]);
                     let before = dims.strides.get(index).copied().flatten();
-                    loose[index] |= before.is_some_and(|before| before != strides[index]);
+                    loose[index] |= !self.keeps_strides
+                        && before.is_some_and(|before| before != strides[index]);
                 }
             }
         }

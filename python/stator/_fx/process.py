@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import getpass
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -241,9 +243,12 @@ def unwritable(number: int | None) -> str:
 
 
 def cache_folder() -> str:
-    """Where Inductor keeps its files. PyTorch makes the folder when it's asked."""
+    """Where Inductor keeps its files. PyTorch makes the folder when it's asked.
+
+    PyTorch's function that says so isn't imported: the modules of its compilers import each other,
+    and if the program imports one of them meanwhile, in another thread, both meet half a module.
+    """
     if named := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
         return named
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-    return default_cache_dir()
+    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    return os.path.join(tempfile.gettempdir(), f"torchinductor_{user}")

@@ -90,7 +90,7 @@ pub fn record<'py>(
     crate::recorder::warm_up(py);
     {
         let mut state = recorder.state.borrow_mut();
-        state.policy = policy;
+        state.policy = policy.keeping_strides(!recorder.session.is_eager);
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(global));
     }
