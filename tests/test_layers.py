@@ -335,7 +335,6 @@ LATE_IMPORTS = {
     ("_backends.py", "shutil"): "milliseconds to import, for each program that imports Stator",
     ("_suggest.py", "difflib"): "milliseconds to import, for errors alone",
     ("_backends.py", "stator._fx.beside"): "needs torch; seconds to import",
-    ("process.py", "torch._inductor.runtime.cache_dir_utils"): "seconds to import",
     ("_backends.py", "stator._fx.process"): "needs torch",
     ("_storing.py", "stator._stored.files"): "needs torch",
     ("_backends.py", "stator._fx.graphs"): "needs torch",
