@@ -236,3 +236,24 @@ def test_local_computations_of_users_name_their_lines() -> None:
     told = said(failed.value)
     assert 'nn.functional.cross_entropy(out, rows["y"])' in told
     assert "torch/nn" not in told
+
+
+def test_code_without_a_file_is_the_users() -> None:
+    """What was typed in, or given with `python -c`, is in no file."""
+    namespace: dict[str, Any] = {}
+    code = (
+        "from torch import nn\n"
+        "class Typed(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.linear = nn.Linear(4, 3)\n"
+        "    def forward(self, x):\n"
+        "        raise KeyError('typed')\n"
+    )
+    for name in ("<string>", "<stdin>"):
+        exec(compile(code, name, "exec"), namespace)
+        with pytest.raises(KeyError, match="typed") as failed:
+            learning.build_fed_avg(classifier(namespace["Typed"](), 4))
+        frames = traceback.extract_tb(failed.value.__traceback__)
+        assert [each.filename for each in frames] == [__file__, name]
+        assert frames[-1].name == "forward"

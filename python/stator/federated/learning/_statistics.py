@@ -47,7 +47,7 @@ def _written(module: torch.nn.Module, inputs: Any) -> set[str]:
     # Not all operations that write count it in the version.
     before = {name: (each._version, each.clone()) for name, each in buffers.items()}
     with torch.random.fork_rng(), torch.no_grad():
-        tried(_rows(inputs))
+        tried(_rows(inputs).to(next(tried.parameters()).device))
     after = dict(tried.named_buffers(remove_duplicate=False))
 
     def is_written(name: str) -> bool:

@@ -22,17 +22,17 @@ fn directories(py: Python<'_>) -> PyResult<&[String; 3]> {
 }
 
 /// Whether code in a file does what we have it do, where we have called it: the standard library's,
-/// NumPy's, PyTorch's, and what `dataclasses` makes.
+/// NumPy's and PyTorch's.
 fn is_called_by_us(py: Python<'_>, file: &str) -> PyResult<bool> {
     static STANDARD: PyOnceLock<String> = PyOnceLock::new();
     static NUMPY: PyOnceLock<String> = PyOnceLock::new();
     static TORCH: PyOnceLock<String> = PyOnceLock::new();
-    if file.starts_with('<') {
-        return Ok(true);
-    }
+    // Packages that were installed are in a folder within the standard library's.
     let standard = STANDARD.get_or_try_init(py, || directory(py, "os"))?;
-    if file.starts_with(standard) {
-        return Ok(!file.contains("site-packages"));
+    if file.starts_with("<frozen ")
+        || file.starts_with(standard) && !file[standard.len()..].starts_with("site-packages")
+    {
+        return Ok(true);
     }
     let known = py.import("sys")?.getattr("modules")?;
     for (cell, module) in [(&NUMPY, "numpy"), (&TORCH, "torch")] {
@@ -61,7 +61,7 @@ pub fn is_ours(function: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn hide(py: Python<'_>, error: PyErr, begins_in_ours: bool) -> PyErr {
     let shorten = || -> PyResult<Option<Bound<'_, PyTraceback>>> {
         let [ours, runners @ ..] = directories(py)?;
-        let mut below_ours = begins_in_ours;
+        let (mut is_first, mut below_ours) = (true, begins_in_ours);
         let mut kept: Vec<Bound<'_, PyAny>> = Vec::new();
         let mut next = error.traceback(py).map(Bound::into_any);
         while let Some(entry) = next {
@@ -70,7 +70,11 @@ fn hide(py: Python<'_>, error: PyErr, begins_in_ours: bool) -> PyErr {
             let file = file.cast::<PyString>()?.to_string_lossy();
             let runs = kept.is_empty() && runners.iter().any(|of| file.starts_with(of));
             next = Some(entry.getattr("tb_next")?).filter(|next| !next.is_none());
-            below_ours = file.starts_with(ours) || below_ours && is_called_by_us(py, &file)?;
+            // `dataclasses` makes the `__init__` of a class of ours of a text.
+            let is_made = begins_in_ours && is_first && file == "<string>";
+            is_first = false;
+            below_ours =
+                is_made || file.starts_with(ours) || below_ours && is_called_by_us(py, &file)?;
             if !runs && !below_ours {
                 kept.push(entry);
             }
