@@ -224,7 +224,11 @@ def test_a_state_that_is_not_finite() -> None:
 
 
 def test_a_server_that_diverges() -> None:
-    process = learning.build_fed_avg(model(), server_optimizer=learning.sgd(float("inf")))
+    def step(moments: Any, weights: Any, update: Any) -> Any:
+        return moments, {name: tensor * float("inf") for name, tensor in weights.items()}
+
+    diverging = learning.ServerOptimizer(lambda weights: OrderedDict(), step)
+    process = learning.build_fed_avg(model(), server_optimizer=diverging)
     kept_text = "the server's step gives weights that aren't finite"
     with pytest.raises(learning.ClientError, match=kept_text) as raised:
         process.next(process.initialize(), clients())
