@@ -186,18 +186,18 @@ MEMORY = torch.zeros(5)
 BESIDE, FROM_THERE = MEMORY[:4], MEMORY[1:]
 
 
-def expands(x: Tensor) -> Tensor:
-    return (x * EXPANDED).sum()
+def conjugates(x: Tensor) -> Tensor:
+    return (x * CONJUGATE).real.sum()
 
 
-EXPANDED = torch.ones(1).expand(4)
+CONJUGATE = torch.ones(4, dtype=torch.complex64).conj()
 
 
 @pytest.mark.parametrize(
     ("function", "why"),
     [
         (writes, "it writes to its inputs, and these share memory"),
-        (expands, "not all of its inputs are plain tensors"),
+        (conjugates, "not all of its inputs are plain tensors"),
     ],
 )
 def test_what_cant_go_to_a_process(
@@ -237,7 +237,9 @@ def test_what_cant_go_to_a_process(
         (True, "a number among its inputs is negative or a truth value"),
         (2.0, None),
         (X.to("meta"), "not all of its inputs are plain tensors of the CPU"),
-        (X[:1].expand(6, 4), "not all of its inputs are plain tensors"),
+        (CONJUGATE, "not all of its inputs are plain tensors"),
+        (X[:1].expand(6, 4), None),
+        (X[:, 1:3], None),
         (X.to_sparse(), "not all of its inputs are plain tensors of the CPU"),
         (torch.nn.Buffer(X), None),
         (0, None),

@@ -193,3 +193,23 @@ def test_code_of_a_part_is_for_inputs_that_lie_as_they_did() -> None:
     assert len(given(wide[:, :6].contiguous(), 3, torch.zeros(5, 1).t())) == 3
     with pytest.raises(BackendError, match=r"strides \(6, 1\), not \(12, 2\)"):
         given(wide[:, ::2], 3, torch.zeros(1, 5))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_inputs_that_lie_in_others(dynamic: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of rows, one row of many, rows that are the same: no call waits for their graph."""
+    asked, waited = libraries_in_python(monkeypatch), stand_in(monkeypatch)
+
+    def step(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return (x * 2 + y).softmax(-1).cumsum(0) * z + x.mean()
+
+    compiled = stator.compile(step, backend="inductor", tier="compiled", dynamic=dynamic)
+    for size, row in ((6, 9), (6, 9), (6, 9), (4, 9), (3, 9), (6, 11), (4, 11)):
+        for width in (5, 5, 4):
+            tokens = torch.linspace(-1, 1, 2 * size * row).view(2 * size, row)
+            given = (tokens[:size, :width], tokens[:size, 1 : width + 1], tokens[0, :width])
+            for x, y, z in (given, (given[0], given[0][:1].expand(size, width), given[2][None])):
+                torch.testing.assert_close(compiled(x, y, z), step(x, y, z))
+                assert stator.wait(timeout=LONG)
+    assert asked and not waited
+    assert "compiled" in stats(compiled).tiers, stats(compiled).why

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from stator._fx.libraries import HopelessError, Look, Made, ask_for_sizes, tensor_of
+from stator._fx.libraries import HopelessError, Look, Made, allocated, ask_for_sizes, tensor_of
 from stator._fx.symbolic import fake_inputs, fix_elements
 from stator.errors import BackendError
 
@@ -42,7 +42,7 @@ def compile_ahead(
 
     are_sizes_guarded: sizes and strides that don't vary are nothing that the code has to tell.
     """
-    inputs = [_allocated(value) for value in looks]
+    inputs = [allocated(value) for value in looks]
     written, numbers = _effects(module, inputs)
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
@@ -73,13 +73,6 @@ def compile_ahead(
 def _fixed(names: tuple[str | None, ...], value: Look) -> tuple[str | None, ...]:
     """The names of a tensor's sizes; those of one that stands for a number don't vary."""
     return names if isinstance(value, torch.Tensor) else ()
-
-
-def _allocated(value: Look) -> Look:
-    if not isinstance(value, torch.Tensor):
-        return value
-    made: torch.Tensor = torch.empty_like(value, device="cpu", requires_grad=False)
-    return made
 
 
 def _give_sizes(module: torch.fx.GraphModule, numbers: Sequence[int]) -> None:

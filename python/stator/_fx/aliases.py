@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx import Node
 
 from stator._fx.graphs import Code
-from stator._fx.libraries import Look
+from stator._fx.libraries import Look, allocated
 
 __all__ = ["take_views", "with_views", "without_results"]
 
@@ -29,9 +29,7 @@ def take_views(module: torch.fx.GraphModule, looks: Sequence[Look]) -> list[int]
         try:
             watched.run(
                 *(
-                    mode.from_tensor(torch.empty_like(value, device="cpu"))
-                    if isinstance(value, torch.Tensor)
-                    else value
+                    mode.from_tensor(allocated(value)) if isinstance(value, torch.Tensor) else value
                     for value in looks
                 )
             )

@@ -154,7 +154,7 @@ def unsuitable(
             return f"an input of it is a {type(value).__name__}"
         if value.device.type != "cpu" or value.layout != torch.strided:
             return "not all of its inputs are plain tensors of the CPU"
-        if value.is_conj() or value.is_neg() or not _is_dense(value):
+        if value.is_conj() or value.is_neg():
             return "not all of its inputs are plain tensors"
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     if may_write and len({value.untyped_storage().data_ptr() for value in tensors}) < len(tensors):
@@ -197,8 +197,3 @@ def _computes_gradients(description: Sequence[Row]) -> bool:
         elif is_on and op in ("call_function", "call_method"):
             return True
     return False
-
-
-def _is_dense(value: torch.Tensor) -> bool:
-    """Whether a tensor without data can have its sizes and strides."""
-    return value.detach().to("meta").stride() == value.stride()

@@ -26,6 +26,7 @@ __all__ = [
     "Look",
     "Made",
     "all_sizes",
+    "allocated",
     "ask_for_sizes",
     "code_of",
     "laid_alike",
@@ -74,7 +75,17 @@ def look(value: Any) -> Look:
     if not isinstance(value, torch.Tensor):
         assert isinstance(value, int | float)
         return A_FLOAT if isinstance(value, float) else value
-    return value.detach().to("meta").requires_grad_(value.requires_grad)
+    return _like(value, "meta").requires_grad_(value.requires_grad)
+
+
+def allocated(value: Look) -> Any:
+    """Such an input, whatever its data."""
+    return _like(value, "cpu") if isinstance(value, torch.Tensor) else value
+
+
+def _like(value: torch.Tensor, device: str) -> torch.Tensor:
+    sizes, strides = value.shape, value.stride()
+    return torch.empty_strided(sizes, strides, dtype=value.dtype, device=device)
 
 
 def all_sizes(inputs: Sequence[Any]) -> list[tuple[str | None, ...]]:

@@ -21,7 +21,7 @@ from torch._inductor.compile_fx import compile_fx_aot
 from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses import FakeTensorMode
 
-from stator._fx.libraries import HopelessError, Look, ask_for_sizes, tensor_of
+from stator._fx.libraries import HopelessError, Look, allocated, ask_for_sizes, tensor_of
 from stator._fx.tied import Pair, Place
 from stator.errors import BackendError
 
@@ -36,8 +36,7 @@ def compile_pair(
     than the graph."""
     ask_for_sizes(module, looks)
     inputs = [
-        torch.empty_like(value, device="cpu").requires_grad_(value.requires_grad)
-        for value in map(tensor_of, looks)
+        allocated(value).requires_grad_(value.requires_grad) for value in map(tensor_of, looks)
     ]
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(value, static_shapes=True) for value in inputs]
