@@ -158,7 +158,7 @@ def own_costs(clients: int = 4000, runs: int = 9) -> dict[str, float]:
         from stator.federated.ray import RayContext
 
         with (
-            RayContext(workers=1, chunk=256) as context,
+            RayContext(workers=1) as context,
             fl.framework.get_context_stack().install(context),
         ):
             found[IN_CHUNKS] = least(lambda: comp(model, equal)) - together

@@ -469,6 +469,8 @@ def read_only(array: Any) -> Any:
         lambda x: torch.from_numpy(x.T.copy()).T,
         lambda x: x.tolist(),
         lambda x: x.astype(">f4"),
+        # Its element type is another object.
+        lambda x: pickle.loads(pickle.dumps(x)),
     ],
 )
 @pytest.mark.parametrize("exact", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import pickle
 from typing import Any
 
@@ -16,12 +17,14 @@ from stator.federated.execution import LocalContext
 FLOATS = fl.FederatedType(fl.TensorType(np.float32, [3]), fl.CLIENTS)
 
 
-def in_parts(comp: Any, arg: Any, chunk: int, clients: int | None = None) -> Any:
+def in_parts(
+    comp: Any, arg: Any, chunk: int, clients: int | None = None, *, exact: bool = True
+) -> Any:
     """What a computation gives whose clients work in parts of so many, each of which knows only what
     was pickled for it."""
     split = native.split_computation(comp)
     assert not isinstance(split, str), split
-    run = split.start(arg, clients=clients, threads=1, exact=True)
+    run = split.start(arg, clients=clients, threads=1, exact=exact)
     for stage in range(split.stages):
         run.begin(stage)
         if not split.has_clients(stage):
@@ -35,7 +38,7 @@ def in_parts(comp: Any, arg: Any, chunk: int, clients: int | None = None) -> Any
                 native._block_from_calls(native.calls_with_functions(comp))
             )
             received = native.received(pickle.loads(sent))
-            made = again.work(stage, received, given, (first, count), exact=True, key=run.key)
+            made = again.work(stage, received, given, (first, count), exact=exact, key=run.key)
             run.merge(stage, pickle.loads(pickle.dumps(made)))
         run.end(stage)
     run.close()
@@ -119,6 +122,31 @@ def test_clients_draw_what_they_draw_in_the_whole() -> None:
     for chunk in (1, 2, 100):
         torch.manual_seed(3)
         assert (bits(in_parts(made, values, chunk)), torch.rand(2).tolist()) == expected, chunk
+
+
+def test_what_runs_at_once_is_divided_alike() -> None:
+    pytest.importorskip("torch")
+    rows = fl.TensorType(np.float32, [None, 4])
+    fitted = fl.local_computation(fl.TensorType(np.float32, [4]), rows)(
+        lambda w, x: (w - 0.1 * (x @ w).tanh() @ x, len(x), x.sum(0))
+    )
+
+    @fl.federated_computation(
+        fl.FederatedType(fl.TensorType(np.float32, [4]), fl.SERVER),
+        fl.FederatedType(rows, fl.CLIENTS),
+    )
+    def made(w, values):
+        found = fl.federated_map(fitted, (fl.federated_broadcast(w), values))
+        sums = fl.federated_mean(found[0], found[1]), fl.federated_sum(found[2])
+        return *sums, fl.federated_collect(found[0])
+
+    draw = np.random.default_rng(2)
+    sizes = itertools.cycle([3, 5, 3])
+    values = [draw.normal(size=(next(sizes), 4)).astype(np.float32) for _ in range(1100)]
+    given = fl.framework.pack_args_into_struct([np.ones(4, np.float32), values], {})
+    expected = bits(LocalContext(threads=1).invoke(made, given))
+    for chunk in (256, 512, 1024, 2048):
+        assert bits(in_parts(made, given, chunk, exact=False)) == expected, chunk
 
 
 def test_other_operations_agree() -> None:

@@ -31,6 +31,7 @@ from torch import nn
 
 from stator.federated import learning
 from stator.federated.ray import ClientsLostError, RayContext, RetryableError, UnsendableError
+from stator.federated.ray._context import _chunk
 
 from .classifiers import classifier, drawn_clients
 from .test_parts import bits, drawn
@@ -115,6 +116,16 @@ def training() -> Any:
     torch.manual_seed(0)
     process = learning.build_fed_avg(classifier(nn.Linear(4, 3), 4), steps=2)
     return process, drawn_clients((3, 5, 5, 0, 5, 2, 5, 5, 1, 5, 5), 0)
+
+
+def test_chunks_are_larger_where_there_are_many() -> None:
+    sizes = {10: (2, 5), 600: (1, 256), 2047: (1, 256), 2048: (1, 512), 4000: (1, 768)}
+    sizes |= {100_000: (1, 1024), 9000: (4, 512), 1000: (8, 125)}
+    for clients, (workers, expected) in sizes.items():
+        assert _chunk(clients, workers, 100) == expected
+    # What clients have is to fit into memory.
+    assert _chunk(100_000, 1, 1 << 22) == 64
+    assert _chunk(100_000, 1, 1 << 40) == 1
 
 
 def test_clients_at_once_agree_up_to_rounding(context: RayContext) -> None:

@@ -25,8 +25,11 @@ from stator.federated.ray._worker import Unsendable
 
 _LOG = logging.getLogger("stator.federated")
 
-#: How many clients are in a chunk at most, where nothing is said: as many as run at once.
-_CHUNK = 256
+#: How many clients run at once, and how often so many are in a chunk at most.
+_CHUNK, _TIMES = 256, 4
+
+#: How many chunks a worker has at least before they get larger: all workers end at about one time.
+_CHUNKS = 4
 
 #: How many bytes what clients of a chunk have and make may take, as far as that can be told before.
 _BYTES = 1 << 28
@@ -48,8 +51,9 @@ class RayContext(_native.HiddenInvoke, SyncContext):
         one on this machine, which ends with the context.
     workers: how many processes do clients' work; as many as the cluster has processors.
     exact: whether a tensor program runs for one client after the other, as in `LocalContext`.
-    chunk: how many clients a worker does at a time. Where nothing is said at most 256, and so few
-        that each worker has some and that they fit into its memory.
+    chunk: how many clients a worker does at a time. Where nothing is said 256, up to 1,024 where
+        there are many for each worker, and so few that each has some and that they fit into its
+        memory.
     attempts: how often a chunk is tried, where a worker or what it needs is lost.
     timeout: after how many seconds a chunk is given to another worker; never, if None.
     options: of workers, as `ray.remote` takes them: `num_gpus`, `resources`, `runtime_env`.
@@ -152,11 +156,7 @@ class RayContext(_native.HiddenInvoke, SyncContext):
         clients: int = run.clients
         sent, size = run.broadcast(stage)
         size += run.bytes_of_one(stage)
-        chunk = self._chunk or min(
-            _CHUNK,
-            math.ceil(clients / len(self._workers)),
-            max(1, _BYTES // max(1, size)),
-        )
+        chunk = self._chunk or _chunk(clients, len(self._workers), size)
         torch = sys.modules.get("torch")
         seed = 0 if torch is None else torch.initial_seed()
         key = run.key
@@ -217,6 +217,13 @@ class _Computation:
             if self._stored is None or self._stored.name != name:
                 self._stored = _Stored(data, name)
         return self._stored
+
+
+def _chunk(clients: int, workers: int, size: int) -> int:
+    """How many clients are in a chunk. `size`: how many bytes one has and makes."""
+    times = clients // (_CHUNK * _CHUNKS * workers)
+    many = _CHUNK * max(1, min(_TIMES, times))
+    return min(many, math.ceil(clients / workers), max(1, _BYTES // max(1, size)))
 
 
 class _Stored:

@@ -39,7 +39,8 @@ impl Leaf {
         Self(Arc::new(Held::Object { object: object.unbind(), sizes: None, is_array: false }))
     }
 
-    fn of_array(object: Bound<'_, PyAny>, sizes: Option<Box<[u64]>>) -> Self {
+    /// An array of NumPy's own class, with dimensions and with the element type of its type.
+    pub fn of_array(object: Bound<'_, PyAny>, sizes: Option<Box<[u64]>>) -> Self {
         Self(Arc::new(Held::Object { object: object.unbind(), sizes, is_array: true }))
     }
 
@@ -254,7 +255,9 @@ fn as_it_is(array: &Bound<'_, PyAny>, ty: &TensorType) -> PyResult<Option<Option
     else {
         return Ok(None);
     };
-    if !array.getattr(intern!(py, "dtype"))?.is(&dtypes::to_numpy(py, ty.dtype)?) {
+    let (found, known) = (array.getattr(intern!(py, "dtype"))?, dtypes::to_numpy(py, ty.dtype)?);
+    // What came from a file or another process has an element type of its own, an equal one.
+    if !found.is(&known) && !found.eq(&known)? {
         return Ok(None);
     }
     let found = array.getattr(intern!(py, "shape"))?.cast_into::<PyTuple>()?;

@@ -13,7 +13,7 @@ use stator_federated::{Class, Error};
 
 use super::leaf::{Leaf, numpy};
 use super::pause::pause;
-use super::torch::{is_torch, torch, torch_to_numpy};
+use super::torch::{is_torch, sizes, torch, torch_to_numpy};
 use crate::federated::errors::raise;
 use crate::federated::types::dtypes;
 
@@ -204,25 +204,29 @@ fn read_tensors(kind: &str, part: &Bound<'_, PyTuple>) -> PyResult<Column> {
         }
         _ => content,
     };
-    let leaf = |object: Bound<'_, PyAny>| Value::Leaf(Leaf::new(object));
+    let is_array = !in_torch && content.is_exact_instance(dtypes::ndarray(py)?);
+    // What has no sizes is a scalar.
+    let leaf = |object: Bound<'_, PyAny>, sizes: &[u64]| {
+        Value::Leaf(match is_array && !sizes.is_empty() {
+            true => Leaf::of_array(object, Some(sizes.into())),
+            false => Leaf::new(object),
+        })
+    };
     match kind {
-        "stacked" | "objects" => {
-            content.try_iter()?.map(|object| Ok(leaf(object?))).collect::<PyResult<_>>()
+        "objects" => content.try_iter()?.map(|object| Ok(leaf(object?, &[]))).collect(),
+        "stacked" => {
+            let sizes = sizes(&content)?;
+            content.try_iter()?.map(|object| Ok(leaf(object?, &sizes[1..]))).collect()
         }
         "ragged" => {
             let mut from = 0;
             let mut made = Vec::new();
             for shape in part.get_item(2)?.try_iter()? {
                 let shape = shape?;
-                let sizes: Vec<usize> = shape.extract()?;
-                let to = from + sizes.iter().product::<usize>();
-                let row = content.get_item(pyo3::types::PySlice::new(
-                    py,
-                    isize::try_from(from)?,
-                    isize::try_from(to)?,
-                    1,
-                ))?;
-                made.push(leaf(row.call_method1("reshape", (shape,))?));
+                let sizes: Vec<u64> = shape.extract()?;
+                let to = from + sizes.iter().product::<u64>() as isize;
+                let row = content.get_item(pyo3::types::PySlice::new(py, from, to, 1))?;
+                made.push(leaf(row.call_method1("reshape", (shape,))?, &sizes));
                 from = to;
             }
             Ok(made)

@@ -128,9 +128,17 @@ pub fn to_numpy(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
 /// Whether a `numpy.dtype` is that of one of our numbers but bfloat16, in this machine's byte order.
 pub fn is_native_number(dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
     let known = DType::ALL.iter().zip(&numpy(dtype.py())?.dtypes);
-    Ok(known.into_iter().any(|(&of, known)| {
-        of != DType::Str && known.as_ref().is_some_and(|known| dtype.is(known))
-    }))
+    let known = known.filter(|(of, _)| **of != DType::Str).filter_map(|(_, known)| known.as_ref());
+    if known.clone().any(|known| dtype.is(known)) {
+        return Ok(true);
+    }
+    // `pickle` makes another object of it.
+    for known in known {
+        if dtype.eq(known)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// NumPy's dtype for a class of Python's own numbers or strings, as in annotations.
