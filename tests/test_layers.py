@@ -162,7 +162,7 @@ MODULES = {
     "_fx.custom_operators": set(),
     "_fx.linking": set(),
     "_fx.modes": set(),
-    "_fx.comparison": {"_fx.laid", "_fx.modes"},
+    "_fx.comparison": {"_fx.laid", "_fx.modes", "_fx.tied"},
     "_fx.laid": set(),
     "_fx.callables": set(),
     "_fx.libraries": {"_fx.assumptions", "_fx.graphs", "errors"},

@@ -15,6 +15,7 @@ import torch
 
 from stator._fx.laid import Layout, lay, with_layout
 from stator._fx.modes import Modes
+from stator._fx.tied import gradients_of
 
 _TOLERANCES = {
     torch.float16: (1e-3, 1e-5),
@@ -312,11 +313,8 @@ def _gradients(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[torch.Tens
     gradients: list[torch.Tensor | None] = [None] * len(inputs)
     if not wanted or not roots:
         return gradients
-    found = torch.autograd.grad(
-        roots,
-        [inputs[index] for index in wanted],
-        [_tangent(root) for root in roots],
-        allow_unused=True,
+    found = gradients_of(
+        roots, [inputs[index] for index in wanted], [_tangent(root) for root in roots]
     )
     for index, gradient in zip(wanted, found, strict=True):
         gradients[index] = gradient

@@ -18,7 +18,7 @@ from stator._fx.graphs import Code
 from stator._fx.libraries import Look, tensor_of
 from stator._fx.modes import Modes
 
-__all__ = ["Pair", "Place", "code_of_pair"]
+__all__ = ["Pair", "Place", "code_of_pair", "gradients_of"]
 
 Place: TypeAlias = "tuple[str, int]"
 """Where a tensor is: `"input"` or `"result"` of a library, and which of these."""
@@ -206,11 +206,29 @@ def _again(
     roots, tangents = zip(*reached, strict=True)
     wants = [isinstance(value, torch.Tensor) and value.requires_grad for value in inputs]
     wanted = [value for value, does in zip(inputs, wants, strict=True) if does]
-    found = torch.autograd.grad(
-        roots, wanted, tangents, create_graph=create_graph, allow_unused=True
-    )
-    by_input = iter(found)
+    by_input = iter(gradients_of(roots, wanted, tangents, create_graph=create_graph))
     return [next(by_input) if does else None for does in wants]
+
+
+def gradients_of(
+    roots: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    tangents: Sequence[torch.Tensor],
+    *,
+    create_graph: bool = False,
+) -> Sequence[torch.Tensor | None]:
+    """`torch.autograd.grad` of tensors with as many tangents that are like them. That function
+    imports what sizes are symbols with, to compare the two: half a second of the program's."""
+    found: Sequence[torch.Tensor | None] = torch.autograd.Variable._execution_engine.run_backward(
+        tuple(roots),
+        tuple(tangents),
+        create_graph,
+        create_graph,
+        tuple(inputs),
+        True,
+        accumulate_grad=False,
+    )
+    return found
 
 
 def _at(
