@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+import sys
 import time
 from typing import Any
 
@@ -117,7 +118,8 @@ def test_like_plain(fn: Any) -> None:
     for number, text in enumerate(["abc", "abc", "aac", "", "xx b", "acc"] * 2):
         x = torch.full((2,), float(number))
         assert repr(fn(x, text)) == repr(compiled(x, text))
-    if fn in (emptied, of_numbers):
+    # On CPython 3.13 `re.sub` looks up what it was given in a dictionary, with a default of its own.
+    if fn in (emptied, of_numbers) and sys.version_info < (3, 13):
         assert not api.breaks(compiled)
 
 

@@ -14,8 +14,8 @@ class MemoryReleaseManager(ReleaseManager[ReleasableStructure, Hashable]):
 
     >>> manager = MemoryReleaseManager()
     >>> asyncio.run(manager.release({"loss": 0.5}, 1))
-    >>> manager.values()
-    OrderedDict([(1, {'loss': 0.5})])
+    >>> dict(manager.values())
+    {1: {'loss': 0.5}}
     """
 
     def __init__(self) -> None:
