@@ -171,6 +171,7 @@ impl Bases {
             c"__import__('collections').OrderedDict().keys()",
             c"__import__('collections').OrderedDict().values()",
             c"__import__('collections').OrderedDict().items()",
+            c"iter(__import__('collections').OrderedDict())",
             c"reversed([])",
             c"reversed({})",
             c"reversed({}.values())",
