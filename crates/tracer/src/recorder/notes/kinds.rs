@@ -153,6 +153,9 @@ impl Bases {
         named(&modules::import(py, "re")?, &["Pattern"], Kind::Singleton)?;
         // `int | None`: the same.
         named(&types, &["UnionType"], Kind::Singleton)?;
+        // A method that is told its class.
+        let method = py.eval(c"__import__('re').compile('').match", None, None)?;
+        add(&method.get_type(), Kind::Builtin);
         for example in [
             c"iter([])",
             c"iter(())",
