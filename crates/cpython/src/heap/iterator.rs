@@ -622,7 +622,9 @@ pub fn hands_on(iterator: Any<'_, '_>) -> bool {
             let mut parts = (0..).map_while(|number| over(iterator, number));
             parts.all(|part| hands_on(part.as_borrowed()))
         }
-        Layout::Text
+        // It hashes its keys.
+        Layout::Ordered
+        | Layout::Text
         | Layout::Chain
         | Layout::Cycle
         | Layout::Count
