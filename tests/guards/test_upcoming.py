@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
 import pytest
@@ -44,6 +44,17 @@ def with_holes() -> Any:
     return held
 
 
+def ordered() -> Any:
+    """Its own order isn't the table's."""
+    held = OrderedDict((key, i) for i, key in enumerate(["a", 2, (3,), "d", "e"]))
+    held.move_to_end("a")
+    held.move_to_end("e", last=False)
+    del held[2]
+    held[2] = "again"
+    held["d"] = "other"
+    return held
+
+
 def set_with_holes() -> Any:
     held = set(range(8))
     held -= {0, 3, 4}
@@ -78,6 +89,9 @@ LEAVES: dict[str, Any] = {
     "values_with_holes": lambda: iter(with_holes().values()),
     "attributes": lambda: iter(attributes()),
     "values_of_attributes": lambda: iter(attributes().values()),
+    "ordered": lambda: iter(ordered()),
+    "ordered_values": lambda: iter(ordered().values()),
+    "ordered_and_empty": lambda: iter(OrderedDict()),
     "repeat": lambda: itertools.repeat("x", 3),
     "text": lambda: iter("abc"),
     "wide_text": lambda: iter("a\u1234\U0001f600"),
@@ -155,7 +169,7 @@ def test_items(name: str, passed: int) -> None:
 
 @pytest.mark.parametrize("passed", range(3))
 def test_entries(passed: int) -> None:
-    for held in ({"a": 1, "b": 2, 3: 4}, with_holes(), attributes()):
+    for held in ({"a": 1, "b": 2, 3: 4}, with_holes(), attributes(), ordered()):
         iterator = iter(held.items())
         for _ in range(passed):
             next(iterator, None)
@@ -170,6 +184,24 @@ def test_entries(passed: int) -> None:
         assert gives(iterator, len(expected), True)
         assert list(iterator) == expected
     assert found(iter({1: 2}), 1, lambda g, r, p: [g.upcoming_key(r, index=p)]) is None
+
+
+def test_ordered_dicts_that_cannot_be_gone_over() -> None:
+    for change in (
+        lambda held: held.move_to_end("a"),
+        lambda held: held.pop("d"),
+        lambda held: held.update(new=1),
+        lambda held: held.clear(),
+    ):
+        held = OrderedDict.fromkeys("abcd")
+        iterator = iter(held.items())
+        next(iterator)
+        change(held)
+        assert not gives(iterator, 1, False) and not gives(iterator, 0, True)
+    held = OrderedDict.fromkeys("abcd")
+    for iterator in (reversed(held), iter(dict.items(held)), iter(dict.values(held))):
+        assert not gives(iterator, 1, False)
+        assert len(list(iterator)) == 4
 
 
 def test_combined() -> None:

@@ -169,12 +169,24 @@ pub fn clear_exception(_py: Python<'_>) {
     unsafe { ffi::PyErr_Clear() };
 }
 
+/// Whether an object is a C function or a bound method of a C type, one that is told its class (`pattern.match`) as well:
+/// that has the same struct with a word behind it.
+#[inline]
+pub fn is_c_function(object: Borrowed<'_, '_>) -> bool {
+    types::address_of(object) == &raw mut ffi::PyCFunction_Type as usize || knows_its_class(object)
+}
+
+/// Whether an object is a bound method of a C type that is told its class.
+pub fn knows_its_class(object: Borrowed<'_, '_>) -> bool {
+    types::address_of(object) == &raw mut ffi::PyCMethod_Type as usize
+}
+
 /// The address of the `PyMethodDef` of a C function or method descriptor: what names it, however
 /// it is bound.
 #[inline]
 pub fn method_def(callable: Borrowed<'_, '_>) -> Option<usize> {
     let ty = types::address_of(callable);
-    if ty == &raw mut ffi::PyCFunction_Type as usize {
+    if is_c_function(callable) {
         // SAFETY: a C function by its exact type; its definition outlives it.
         unsafe {
             let def = (*callable.as_ptr().cast::<ffi::PyCFunctionObject>()).m_ml;
@@ -213,7 +225,7 @@ struct MethodDescriptor {
 
 /// The object a C method is bound to; `None` for functions of modules, static and class methods.
 pub fn bound_receiver<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'py>> {
-    if types::address_of(callable) != &raw mut ffi::PyCFunction_Type as usize {
+    if !is_c_function(callable) {
         return None;
     }
     // SAFETY: a C function by its exact type; a static method's `m_self` isn't to be read.
@@ -229,7 +241,7 @@ pub fn bound_receiver<'py>(callable: Borrowed<'_, 'py>) -> Option<Object<'py>> {
 /// Whether a C function was made for a module (it says which one in `__module__`), rather than
 /// bound from a descriptor.
 pub fn is_module_function(callable: Borrowed<'_, '_>) -> bool {
-    if types::address_of(callable) != &raw mut ffi::PyCFunction_Type as usize {
+    if !is_c_function(callable) {
         return false;
     }
     // SAFETY: a C function by its exact type.

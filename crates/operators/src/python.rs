@@ -126,7 +126,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins:object", "__delattr__", Modelled(ObjectDelAttr), NONE),
     row("builtins:object", "__getattribute__", Modelled(ObjectGetAttr), MOVES),
     row("builtins:object", "__reduce_ex__", Modelled(Reduce), MOVES),
-    row("copy", "deepcopy", Modelled(DeepCopy), NONE),
+    row("copy", "deepcopy", Modelled(DeepCopy), MOVES),
     row("builtins:type", "__call__", Modelled(TypeCall), NONE),
     row("types:GeneratorType", "send throw close", Modelled(GeneratorStep), MOVES),
     row("operator", "setitem", Modelled(SetItem), MOVES),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import operator
+import re
 import types
 from collections import deque
 from collections.abc import Callable
@@ -300,3 +302,49 @@ def test_class_methods_around_other_objects() -> None:
     probe = Probe(fn)
     for _ in range(3):
         probe.right(X)
+
+
+SEARCHES = [re.compile("a+").search, re.compile("b+").search]
+
+
+@right_after
+def test_methods_that_are_told_their_class() -> Steps:
+    """`pattern.match` is of another type than `items.append`."""
+    patterns = {"first": re.compile("a+"), "match": re.compile("b").match}
+
+    def fn(x: Tensor, text: str) -> Any:
+        search = patterns["first"].search
+        found = search(text)
+        every = [bool(match) for match in map(patterns["first"].match, [text, "b"])]
+        matched = patterns["match"](text)
+        which = SEARCHES[0](text)
+        return x * len(found.group()), every, matched is None, which.span(), search("b")
+
+    yield fn, (X, "xaab")
+    yield X, "aaa"
+    patterns["first"] = re.compile("a")
+    yield X, "aaa"
+    patterns["match"] = re.compile("a+").match
+    yield X, "baa"
+    SEARCHES.reverse()
+    yield X, "baa"
+    SEARCHES.reverse()
+
+
+def test_methods_that_are_told_their_class_break_no_graph() -> None:
+    match = re.compile("a+").match
+
+    def fn(x: Tensor, name: str) -> Any:
+        own = re.compile("b+").match
+        return x * bool(match(name)), fnmatch.fnmatch(name, "a*"), own(name) is None, own
+
+    compiled = api.compile(fn)
+    for name in ("aa", "ab", "b", "aa", "ab", "b"):
+        (y, *expected, _), (found, *others, own) = fn(X, name), compiled(X, name)
+        assert torch.equal(y, found) and expected == others
+        assert type(own) is type(match) and own("bb").end() == 2
+    compiled = api.compile(lambda x, name: fn(x, name)[:3])
+    for _ in range(6):
+        compiled(X, "aa")
+    if not api.PLAIN:
+        assert compiled.stats.breaks == 0, api.reason(compiled)

@@ -134,3 +134,22 @@ def test_errors_are_raised_anew() -> None:
     for _ in range(7):
         assert str(compiled(X)) == str(plain(X))
         assert our_state() == state()
+
+
+def test_types_in_keys_are_known() -> None:
+    """With `typed=True` a key has the types of what was given."""
+    cached = Cached(functools.lru_cache(4, typed=True), once)
+
+    def program(x: Tensor, n: Any) -> Any:
+        return x * cached.table(n)[0], cached.table("a", scale=n)[1]
+
+    compiled = api.compile(program)
+    for n in (1, 1, True, 1.0, 1, True, 1.0, 2, 1):
+        (y, scale), (found, own) = program(X, n), compiled(X, n)
+        assert torch.equal(y, found) and type(own) is type(scale) and own == scale
+    assert {type(n) for n, _ in cached.ran} == {int, bool, float, str}
+    compiled = api.compile(program)
+    for _ in range(6):
+        compiled(X, 1)
+    if not api.PLAIN:
+        assert compiled.stats.breaks == 0 and compiled.stats.hits == 5

@@ -301,6 +301,28 @@ def a_hook_that_raises() -> Program:
     return step, change, list
 
 
+@program
+def going_back_raises_behind_an_early_write() -> Program:
+    """Registering a hook of a module writes to a class, which ends the trace within the node that raises then."""
+    net = network()
+
+    def step(x: Tensor) -> Any:
+        given = x.detach().requires_grad_()
+        (given * 2).register_hook(lambda grad: grad * 3)
+        handle = net.register_forward_hook(lambda *_: None)
+        y = given.exp()
+        y.mul_(2)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            return type(error).__name__, len(net._forward_hooks)
+        finally:
+            handle.remove()
+        return "fine"
+
+    return step, nothing, lambda: gradients(net)
+
+
 @pytest.mark.parametrize("name", PROGRAMS.all)
 def test_steps_are_plain_ones(name: str) -> None:
     PROGRAMS.check(name)

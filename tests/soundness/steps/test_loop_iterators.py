@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,6 +28,8 @@ SOURCES: dict[str, Callable[[list[float]], Iterable[Any]]] = {
     "enumerate": lambda w: [10 * i + v for i, v in enumerate(w, 3)],
     "keys": lambda w: {i: v for i, v in enumerate(w)},
     "values": lambda w: {i: v for i, v in enumerate(w)}.values(),
+    "ordered": lambda w: OrderedDict(enumerate(w)),
+    "ordered_values": lambda w: OrderedDict(enumerate(w)).values(),
 }
 
 

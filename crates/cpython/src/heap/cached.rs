@@ -12,6 +12,8 @@ use super::words;
 
 /// `cache` of a wrapper.
 pub const CACHE: usize = 72;
+/// `typed` of a wrapper, an `int`.
+const TYPED: usize = 64;
 /// `result` of a link.
 pub const RESULT: usize = 48;
 
@@ -43,12 +45,25 @@ fn find(py: Python<'_>) -> Option<Types> {
     // SAFETY: the link is long enough for the word, which is only compared.
     let holds = size(&link)? >= RESULT + 8
         && unsafe { words::pointer(link.as_ptr(), RESULT) == result.as_ptr() };
-    let unbounded = wrapper.call1((int, py.None(), false, info)).ok()?;
+    let unbounded = wrapper.call1((&int, py.None(), false, &info)).ok()?;
+    let typed = wrapper.call1((int, 4, true, info)).ok()?;
+    let holds = holds && is_typed_at(&typed) && !is_typed_at(&unbounded);
     holds.then(|| Types {
         wrapper: wrapper.unbind(),
         link: link.get_type().into_any().unbind(),
         mark: find_mark(&unbounded).ok().flatten(),
     })
+}
+
+fn is_typed_at(wrapper: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the struct is long enough, and the word is only compared.
+    unsafe { words::word(wrapper.as_ptr(), TYPED) as u32 == 1 }
+}
+
+/// Whether a cached function's keys have the types of the arguments behind these (`typed=True`).
+#[must_use]
+pub fn is_typed(wrapper: &Bound<'_, PyAny>) -> bool {
+    is_wrapper(wrapper) && is_typed_at(wrapper)
 }
 
 fn size(object: &Bound<'_, PyAny>) -> Option<usize> {

@@ -94,6 +94,20 @@ pub fn is_ordered_type(ty: Type<'_, '_>) -> bool {
     unsafe { is_ordered(ty.as_ptr().cast()) }
 }
 
+/// Whether the object is an `OrderedDict`, not an instance of a subclass.
+pub fn is_exact_ordered(object: Any<'_, '_>) -> bool {
+    types::address_of(object) == &raw mut PyODict_Type as usize && is_ordered_dict(object)
+}
+
+/// Whether a dictionary is an `OrderedDict` or an instance of a subclass.
+///
+/// # Safety
+/// A live dictionary.
+pub(super) unsafe fn is_of_ordered_type(dict: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller says so.
+    unsafe { is_ordered(words::type_of(dict)) }
+}
+
 /// # Safety
 /// A live type.
 #[inline]

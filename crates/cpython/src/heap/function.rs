@@ -155,8 +155,8 @@ impl Field {
 /// Whether an object is a C function or a bound slot wrapper: where a bound method has its function, it has
 /// what it was made from, and its receiver in the same place.
 pub fn is_native_method(object: Any<'_, '_>) -> bool {
-    let ty = types::address_of(object);
-    ty == &raw mut ffi::PyCFunction_Type as usize || ty == generic::method_wrapper(object.py())
+    generic::is_c_function(object)
+        || types::address_of(object) == generic::method_wrapper(object.py())
 }
 
 /// What a field holds.

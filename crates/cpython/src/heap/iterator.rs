@@ -13,10 +13,13 @@ use super::{Any, types};
 use crate::modules;
 
 mod containers;
+mod entries;
 pub mod stepped;
 mod wrappers;
 
 pub use containers::Ahead;
+use entries::{OverDict, entries_left, entry};
+pub use entries::{Shown, over_ordered};
 use stepped::Stepped;
 use wrappers::Sliced;
 
@@ -41,18 +44,6 @@ struct OverRange {
     start: c_long,
     step: c_long,
     length: c_long,
-}
-
-#[repr(C)]
-struct OverDict {
-    head: ffi::PyObject,
-    /// Null behind the last entry.
-    dict: *mut ffi::PyObject,
-    /// How many entries the dictionary had; -1 once it was found to have others.
-    used: ffi::Py_ssize_t,
-    position: ffi::Py_ssize_t,
-    result: *mut ffi::PyObject,
-    left: ffi::Py_ssize_t,
 }
 
 #[repr(C)]
@@ -90,6 +81,8 @@ enum Layout {
     Dict,
     /// As a dictionary's, from its end.
     Backwards,
+    /// As a dictionary's, in the order that an `OrderedDict` keeps.
+    Ordered,
     Set,
     Enumerate,
     Zip,
@@ -142,6 +135,8 @@ impl Layout {
             Self::Set
         } else if is_any(&backwards) {
             Self::Backwards
+        } else if entries::is_over_ordered(iterator) {
+            Self::Ordered
         } else if is(&raw mut ffi::PyMap_Type) {
             Self::Map
         } else if is(&raw mut ffi::PyFilter_Type) {
@@ -209,6 +204,10 @@ pub fn position(iterator: Any<'_, '_>) -> Option<Position> {
                 let left = entries_left(over)?;
                 Some([left as i64, 0, 0])
             }
+            Layout::Ordered => {
+                let left = entries::keys_left(iterator)?;
+                Some([left.len() as i64, entries::shown(iterator)? as i64, 0])
+            }
             Layout::Enumerate => {
                 let over = &*at.cast::<Enumerated>();
                 // Beyond that it counts with an object.
@@ -235,34 +234,6 @@ pub fn position(iterator: Any<'_, '_>) -> Option<Position> {
     }
 }
 
-/// How many entries are left to an iterator over a dictionary; `None`: it will raise, or has ended.
-///
-/// # Safety
-/// `over` is a live iterator.
-unsafe fn entries_left(over: &OverDict) -> Option<usize> {
-    if over.dict.is_null() {
-        return None;
-    }
-    let mut position = over.position;
-    let mut left = 0;
-    // SAFETY: a dictionary that the iterator keeps alive; nothing is asked of what it holds.
-    unsafe {
-        if ffi::PyDict_Size(over.dict) != over.used {
-            return None;
-        }
-        while ffi::PyDict_Next(
-            over.dict,
-            &raw mut position,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-        ) != 0
-        {
-            left += 1;
-        }
-    }
-    (left as ffi::Py_ssize_t == over.left).then_some(left)
-}
-
 /// What an iterator goes over: a container, one of the iterators of `enumerate` and `zip`, what `itertools` goes over, or
 /// what `repeat` gives again and again; of `map` and the like the function comes first. `None`: there is nothing with this
 /// number. A range and `count` give only numbers.
@@ -277,6 +248,7 @@ pub fn over<'py>(iterator: Any<'_, 'py>, number: usize) -> Option<Bound<'py, PyA
             Layout::Sequence | Layout::Text if number == 0 => (*at.cast::<OverSequence>()).sequence,
             Layout::Dict | Layout::Backwards if number == 0 => (*at.cast::<OverDict>()).dict,
             Layout::Set if number == 0 => containers::set_of(at),
+            Layout::Ordered if number == 0 => entries::dict_of(at),
             Layout::Chain
             | Layout::Slice
             | Layout::Cycle
@@ -327,12 +299,13 @@ pub fn ahead(iterator: Any<'_, '_>, passed: usize) -> Ahead {
                 wrappers::ahead(iterator, layout, passed).0
             }
             Layout::Map | Layout::Filter | Layout::Starmap => Ahead::Unknown,
+            Layout::Ordered => entries::ordered_ahead(iterator, passed),
             Layout::Backwards => {
                 let over = &*at.cast::<OverDict>();
                 if over.dict.is_null() {
                     return Ahead::End;
                 }
-                if ffi::PyDict_Size(over.dict) != over.used {
+                if ffi::PyDict_Size(over.dict) != over.used || entries::is_out_of_order(over) {
                     return Ahead::Unknown;
                 }
                 Ahead::gives(containers::entry_backwards(iterator.py(), over, passed).is_some())
@@ -342,7 +315,7 @@ pub fn ahead(iterator: Any<'_, '_>, passed: usize) -> Ahead {
                 if over.dict.is_null() {
                     return Ahead::End;
                 }
-                if ffi::PyDict_Size(over.dict) != over.used {
+                if ffi::PyDict_Size(over.dict) != over.used || entries::is_out_of_order(over) {
                     return Ahead::Unknown;
                 }
                 match entry(over, passed) {
@@ -410,9 +383,13 @@ pub fn gives(iterator: Any<'_, '_>, items: usize, ends: bool) -> bool {
     last.is_none_or(|last| ahead(last) == Ahead::Item) && (!ends || ahead(items) == Ahead::End)
 }
 
-/// How many things an iterator goes over: a container, unless it has ended, or other iterators.
+/// How many things an iterator goes over: a container, unless it has ended, or other iterators. One over the entries of an
+/// `OrderedDict` is of the type that those over its values are of, so it goes over two: keys and values.
 #[must_use]
 pub fn parts(iterator: Any<'_, '_>) -> usize {
+    if entries::shown(iterator) == Some(Shown::Entries) {
+        return 2;
+    }
     (0..).map_while(|number| over(iterator, number)).count()
 }
 
@@ -462,6 +439,11 @@ pub fn upcoming<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<'py,
                     types::address_of(iterator) == &raw mut ffi::PyDictIterKey_Type as usize;
                 Bound::from_borrowed_ptr_or_opt(py, if is_keys { key } else { value })
             }
+            Layout::Ordered => {
+                let (key, value) = entries::ordered_entry(iterator, passed)?;
+                let gives_keys = entries::shown(iterator) == Some(Shown::Keys);
+                Some(if gives_keys { key } else { value })
+            }
             Layout::Enumerate => {
                 let count = i64::try_from((*at.cast::<Enumerated>()).count).ok()?;
                 number(count.checked_add(i64::try_from(passed).ok()?)?)
@@ -477,6 +459,9 @@ pub fn upcoming<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<'py,
 pub fn upcoming_key<'py>(iterator: Any<'_, 'py>, passed: usize) -> Option<Bound<'py, PyAny>> {
     if !gives_entries(iterator) || ahead(iterator, passed) != Ahead::Item {
         return None;
+    }
+    if Layout::of(iterator) == Some(Layout::Ordered) {
+        return entries::ordered_entry(iterator, passed).map(|(key, _)| key);
     }
     // SAFETY: a live object of the exact type that the layout is for; the dictionary keeps its keys.
     unsafe {
@@ -495,6 +480,7 @@ pub fn gives_entries(iterator: Any<'_, '_>) -> bool {
     let ty = types::address_of(iterator);
     ty == &raw mut ffi::PyDictIterItem_Type as usize
         || ty == &raw mut ffi::PyDictRevIterItem_Type as usize
+        || entries::shown(iterator) == Some(Shown::Entries)
 }
 
 /// Whether the items of an iterator are tuples that it makes.
@@ -586,27 +572,6 @@ unsafe fn range(at: *mut ffi::PyObject) -> Position {
     [next, over.step, over.length - passed]
 }
 
-/// The entry that an iterator over a dictionary comes to behind `passed` others.
-///
-/// # Safety
-/// A live iterator with a dictionary.
-unsafe fn entry(
-    over: &OverDict,
-    passed: usize,
-) -> Option<(*mut ffi::PyObject, *mut ffi::PyObject)> {
-    let (mut position, mut key, mut value) =
-        (over.position, std::ptr::null_mut(), std::ptr::null_mut());
-    for _ in 0..=passed {
-        // SAFETY: the iterator keeps the dictionary alive; nothing is asked of what it holds.
-        let found =
-            unsafe { ffi::PyDict_Next(over.dict, &raw mut position, &raw mut key, &raw mut value) };
-        if found == 0 {
-            return None;
-        }
-    }
-    Some((key, value))
-}
-
 /// Whether an iterator is one of `itertools.repeat`: it goes over nothing, but gives the same object.
 #[must_use]
 pub fn repeats(iterator: Any<'_, '_>) -> bool {
@@ -657,7 +622,9 @@ pub fn hands_on(iterator: Any<'_, '_>) -> bool {
             let mut parts = (0..).map_while(|number| over(iterator, number));
             parts.all(|part| hands_on(part.as_borrowed()))
         }
-        Layout::Text
+        // It hashes its keys.
+        Layout::Ordered
+        | Layout::Text
         | Layout::Chain
         | Layout::Cycle
         | Layout::Count

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySet};
 use serde::{Deserialize, Serialize};
+use stator_cpython::heap::iterator::{Shown, over_ordered};
 use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 
@@ -23,12 +24,32 @@ pub enum View {
     ItemIterator,
     /// `iter(s)`
     SetIterator,
+    /// `d.keys()` of an `OrderedDict`
+    OrderedKeys,
+    /// `d.values()` of one
+    OrderedValues,
+    /// `d.items()` of one
+    OrderedItems,
+    /// `iter(d)` of one
+    OrderedKeyIterator,
+    /// `iter(d.values())` of one
+    OrderedValueIterator,
+    /// `iter(d.items())` of one
+    OrderedItemIterator,
 }
 
 impl View {
     /// Whether it has a position.
     pub(super) fn is_iterator(self) -> bool {
-        !matches!(self, Self::Keys | Self::Values | Self::Items)
+        !matches!(
+            self,
+            Self::Keys
+                | Self::Values
+                | Self::Items
+                | Self::OrderedKeys
+                | Self::OrderedValues
+                | Self::OrderedItems
+        )
     }
 
     /// What `object` shows of which container, and how many entries it has passed. `None` for
@@ -44,7 +65,10 @@ impl View {
             "dict_valueiterator" => Self::ValueIterator,
             "dict_itemiterator" => Self::ItemIterator,
             "set_iterator" => Self::SetIterator,
-            _ => return None,
+            "odict_keys" => Self::OrderedKeys,
+            "odict_values" => Self::OrderedValues,
+            "odict_items" => Self::OrderedItems,
+            _ => return Self::of_ordered(object),
         };
         static GET_REFERENTS: Named = Named::new("gc", "get_referents");
         let referents = GET_REFERENTS.get(py).ok()?.call1((object,)).ok()?;
@@ -65,12 +89,33 @@ impl View {
         Some((view, container, passed))
     }
 
+    fn of_ordered<'py>(iterator: Borrowed<'_, 'py>) -> Option<(Self, Object<'py>, usize)> {
+        let (shown, dict, passed) = over_ordered(iterator)?;
+        let view = match shown {
+            Shown::Keys => Self::OrderedKeyIterator,
+            Shown::Values => Self::OrderedValueIterator,
+            Shown::Entries => Self::OrderedItemIterator,
+        };
+        Some((view, dict, passed))
+    }
+
     pub(super) fn make<'py>(self, container: &Object<'py>, passed: usize) -> PyResult<Object<'py>> {
         let dict = |name| {
             let dict = container.py().get_type::<PyDict>();
             dict.call_method1(name, (container,))
         };
+        // Past the methods that a class on top of it has.
+        let ordered = |name| {
+            static ORDERED: Named = Named::new("collections", "OrderedDict");
+            ORDERED.get(container.py())?.call_method1(name, (container,))
+        };
         let iterator = match self {
+            Self::OrderedKeys => return ordered("keys"),
+            Self::OrderedValues => return ordered("values"),
+            Self::OrderedItems => return ordered("items"),
+            Self::OrderedKeyIterator => ordered("__iter__")?,
+            Self::OrderedValueIterator => ordered("values")?.try_iter()?.into_any(),
+            Self::OrderedItemIterator => ordered("items")?.try_iter()?.into_any(),
             Self::Keys => return dict("keys"),
             Self::Values => return dict("values"),
             Self::Items => return dict("items"),

@@ -4,7 +4,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFrozenSet, PyList, PyRange, PySet, PyString, PyTuple};
 
-use super::OverDict;
+use super::entries::OverDict;
 use crate::heap::{Any, container, set_table};
 
 /// How an iterator goes on.

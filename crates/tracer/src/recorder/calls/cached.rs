@@ -10,7 +10,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 use stator_cpython::Result;
-use stator_cpython::heap::cached::keyword_mark;
+use stator_cpython::heap::cached::{self, keyword_mark};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source};
@@ -62,7 +62,8 @@ impl State {
         let names = names.map(heap::tuple_items).unwrap_or_default();
         let py = function.py();
         let refuse = || (Reason::OpaqueCall, "a cached function of objects".to_string());
-        if let ([only], []) = (args, &names[..])
+        let is_typed = cached::is_typed(&function);
+        if let ([only], [], false) = (args, &names[..], is_typed)
             && (only.is_exact_instance_of::<PyInt>() || only.is_exact_instance_of::<PyString>())
         {
             return Ok((*only).to_owned());
@@ -73,6 +74,10 @@ impl State {
             parts.push(keyword_mark(py).ok_or_else(refuse)?);
             let pairs = names.iter().zip(named);
             parts.extend(pairs.flat_map(|(name, value)| [name.as_borrowed(), *value]));
+        }
+        let types: Vec<_> = args.iter().map(|arg| arg.get_type().into_any()).collect();
+        if is_typed {
+            parts.extend(types.iter().map(Bound::as_borrowed));
         }
         let key = PyTuple::new(py, parts).map_err(|_| refuse())?.into_any();
         for arg in args {

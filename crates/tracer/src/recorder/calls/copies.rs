@@ -382,7 +382,7 @@ impl Recorder {
             match kind {
                 Kind::List | Kind::Tuple => Ok(heap::children(object)),
                 Kind::Dict => {
-                    state.adopt_dict(object)?;
+                    state.adopt_dict_for(state.moving(), object)?;
                     if matches!(dict::peek_instance_dict(object), Peek::NoPlace) {
                         return Ok(heap::children(object));
                     }
@@ -394,7 +394,7 @@ impl Recorder {
                 }
                 Kind::Object => match state.instance_dict(object) {
                     Some(dict) => {
-                        state.adopt_dict(dict.as_borrowed())?;
+                        state.adopt_dict_for(state.moving(), dict.as_borrowed())?;
                         Ok(heap::children(dict.as_borrowed()))
                     }
                     None => Ok(Vec::new()),

@@ -8,7 +8,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::iterator;
+use stator_cpython::heap::{dict, iterator};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source, SourceId};
 
@@ -119,7 +119,7 @@ impl State {
     pub(super) fn is_plain_container(&mut self, object: Borrowed<'_, '_>) -> bool {
         match self.kind_alone(object) {
             Kind::List => heap::is_exact_list(object),
-            Kind::Dict => heap::is_exact_dict(object),
+            Kind::Dict => heap::is_exact_dict(object) || dict::is_exact_ordered(object),
             Kind::Tuple => true,
             Kind::Constant => object.is_instance_of::<PyTuple>(),
             _ => false,

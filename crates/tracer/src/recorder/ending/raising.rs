@@ -46,7 +46,8 @@ impl Recorder {
         target: Option<Target>,
         args: &[Borrowed<'_, '_>],
     ) -> bool {
-        let Some(target) = target else { return false };
+        // Code that the operation called back may have ended the trace: the target is of that one's graph.
+        let Some(target) = target.filter(|_| !self.is_stopped()) else { return false };
         if self.ends_recomputation(frame) {
             return true;
         }

@@ -427,7 +427,13 @@ impl Finish<'_> {
                     .ok_or_else(|| (Reason::Result, heap::name_of(object)))?;
                 let bind = descriptor.getattr("__get__").map_err(refused)?;
                 let callable = self.keep(bind.as_borrowed());
-                Ok(Recipe::Call { callable, args: self.all(&[receiver])? })
+                let mut args = vec![self.recipe(receiver.as_borrowed())?];
+                if generic::knows_its_class(object) {
+                    // CPython looks at the class that is given without asking whether one is.
+                    let class = self.keep(receiver.get_type().as_any().as_borrowed());
+                    args.push(self.recipes.push(Recipe::Constant(class)));
+                }
+                Ok(Recipe::Call { callable, args: args.into() })
             }
             _ => Err((Reason::Result, heap::type_name(object))),
         }

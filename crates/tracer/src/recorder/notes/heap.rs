@@ -4,8 +4,8 @@
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt,
-    PyList, PyModule, PySet, PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
+    PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList, PyModule,
+    PySet, PySlice, PyString, PyTuple, PyType, PyWeakrefReference,
 };
 use rustc_hash::FxHashSet;
 use stator_cpython::heap::dict::{self, InstanceDict, Lookup};
@@ -324,7 +324,7 @@ pub fn any_within(
 /// What C code may come to read of an object that it's given: as [`held_parts`], and what a C method is bound to or a
 /// `functools.partial` holds, which it may call (`max(places, key=values.__getitem__)`).
 pub fn read_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
-    if object.is_exact_instance_of::<PyCFunction>() || generic::wrapper_parts(object).is_some() {
+    if generic::is_c_function(object) || generic::wrapper_parts(object).is_some() {
         return bound_parts(object).map_or_else(Vec::new, |(receiver, _)| vec![receiver]);
     }
     if value(object, Field::PartialFunc).is_some() {

@@ -153,6 +153,9 @@ impl Bases {
         named(&modules::import(py, "re")?, &["Pattern"], Kind::Singleton)?;
         // `int | None`: the same.
         named(&types, &["UnionType"], Kind::Singleton)?;
+        // A method that is told its class.
+        let method = py.eval(c"__import__('re').compile('').match", None, None)?;
+        add(&method.get_type(), Kind::Builtin);
         for example in [
             c"iter([])",
             c"iter(())",
@@ -171,6 +174,7 @@ impl Bases {
             c"__import__('collections').OrderedDict().keys()",
             c"__import__('collections').OrderedDict().values()",
             c"__import__('collections').OrderedDict().items()",
+            c"iter(__import__('collections').OrderedDict())",
             c"reversed([])",
             c"reversed({})",
             c"reversed({}.values())",
