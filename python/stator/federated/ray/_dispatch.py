@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import heapq
 import logging
@@ -83,6 +84,11 @@ class _Process:
         # When it began that.
         self.since = 0.0
 
+    def end(self) -> None:
+        # One that never ran can't be ended, which is an error for Ray.
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(self.handle)
+
 
 class Workers:
     """Workers; those that are lost are replaced."""
@@ -99,7 +105,7 @@ class Workers:
     def close(self) -> None:
         """Ends them."""
         for process in self._processes:
-            ray.kill(process.handle)
+            process.end()
         self._processes = []
 
     def run(self, job: Job) -> None:
@@ -288,7 +294,7 @@ class _Run:
         heapq.heappush(self._waiting, chunk)
 
     def _replace(self, process: _Process) -> None:
-        ray.kill(process.handle)
+        process.end()
         fresh = _Process(self._class.remote())
         self._processes[self._processes.index(process)] = fresh
 
