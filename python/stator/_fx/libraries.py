@@ -29,7 +29,6 @@ __all__ = [
     "allocated",
     "ask_for_sizes",
     "code_of",
-    "laid_alike",
     "look",
     "tensor_of",
 ]
@@ -94,33 +93,6 @@ def all_sizes(inputs: Sequence[Any]) -> list[tuple[str | None, ...]]:
         tuple(f"t{index}.size({at})" if size > 1 else None for at, size in enumerate(tensor.shape))
         for index, tensor in enumerate(inputs)
     ]
-
-
-def laid_alike(
-    made: Callable[..., Any] | Code, looks: Sequence[Look], sizes: Sequence[tuple[str | None, ...]]
-) -> Callable[..., Any] | Code:
-    """The code, which refuses inputs that lie otherwise in memory than those it is for: a trace may
-    serve any strides, and a library reads what it takes for granted."""
-    expected = [
-        (index, value.shape, value.stride())
-        for index, (value, names) in enumerate(zip(looks, sizes, strict=True))
-        if isinstance(value, torch.Tensor) and not names
-    ]
-    run = made.run if isinstance(made, Code) else made
-
-    def call(*inputs: Any) -> Any:
-        for index, shape, strides in expected:
-            found = inputs[index].stride()
-            if found != strides and any(
-                size > 1 and left != right
-                for size, left, right in zip(shape, found, strides, strict=True)
-            ):
-                raise BackendError(
-                    f"The code is for an input with strides {tuple(strides)}, not {tuple(found)}"
-                )
-        return run(*inputs)
-
-    return dataclasses.replace(made, run=call) if isinstance(made, Code) else call
 
 
 def code_of(

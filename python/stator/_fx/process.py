@@ -30,7 +30,7 @@ import torch.fx
 
 from stator._fx.aliases import with_views, without_results
 from stator._fx.graphs import Code
-from stator._fx.libraries import Libraries, Look, Made, code_of, laid_alike
+from stator._fx.libraries import Libraries, Look, Made, code_of
 from stator._fx.modes import Modes
 from stator._fx.sent import pack
 from stator._fx.store import key_of
@@ -106,7 +106,7 @@ def compile_in_process(
         code = code_of_pair(made, libraries, rest, modes, looks, sizes)
     else:
         code = code_of(made, libraries, looks)
-    return laid_alike(with_views(code, module, made.views), looks, sizes)
+    return with_views(code, module, made.views)
 
 
 Loaded: TypeAlias = "tuple[Made | Pair, Libraries]"
