@@ -106,6 +106,18 @@ def test_a_library_leaves_stacks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stats(score).tiers == ["compiled"], stats(score).why
 
 
+def test_operators_that_a_library_calls_by_name() -> None:
+    """Inductor's library has no function of PyTorch's for this one: PyTorch looks it up."""
+    layer = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+    encode = stator.compile(layer, backend="inductor", options=QUICK, tier="compiled")
+    with torch.no_grad():
+        expected = layer(X[None])
+        for _ in range(3):
+            torch.testing.assert_close(encode(X[None]), expected)
+            assert stator.wait(timeout=PATIENT)
+    assert stats(encode).tiers == ["compiled"], stats(encode).why
+
+
 START = """
 import sys
 import torch

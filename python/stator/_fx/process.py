@@ -160,6 +160,10 @@ def _bundle(made: Made | Pair, path: str) -> None:
         names = [f"{index}.so" for index, _ in enumerate(made.libraries)]
         for name, library in zip(names, made.libraries, strict=True):
             bundle.write(library, name)
+            # Operators that it has PyTorch call by name: who loads it looks for them there.
+            called = Path(library).with_suffix(".json")
+            if called.exists():
+                bundle.write(called, str(Path(name).with_suffix(".json")))
         kind = type(made).__name__
         bundle.writestr(_FACTS, json.dumps({"kind": kind, **facts, "libraries": names}))
 
