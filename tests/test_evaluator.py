@@ -142,7 +142,7 @@ def closures(token: Any) -> Any:
         count += by * times
         return count + len(rest)
 
-    f = lambda *args: step(*args, **{"times": 2, "x": token})  # noqa: E731
+    f = lambda *args: step(*args, **{"times": 2, "x": token})  # noqa: E731, F821
     del token
     return step(), step(2), f(3), step(by=1, times=3), count
 

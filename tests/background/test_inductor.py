@@ -297,13 +297,13 @@ def test_a_call_that_waits_gets_what_a_signal_handler_raises(
     asked = stand_in(monkeypatch, interrupted)
     before = signal.signal(signal.SIGUSR1, expire)
     try:
-        compiled = stator.compile(expands, backend="inductor")
+        compiled = stator.compile(conjugates, backend="inductor")
         compiled(X)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             with pytest.raises(Expired):
                 compiled(X)
-            assert torch.equal(compiled(X), expands(X))
+            assert torch.equal(compiled(X), conjugates(X))
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert stats(compiled).tiers == ["compiled"] and len(asked) == 2

@@ -106,7 +106,7 @@ def test_memory() -> None:
     model = torch.nn.Linear(3, 3)
 
     def fn(x: torch.Tensor) -> torch.Tensor:
-        return model(x) * weight
+        return model(x) * weight  # noqa: F821
 
     program = TensorProgram.trace(fn, (spec(None, 3),))
     dead = [weakref.ref(weight), weakref.ref(model), weakref.ref(fn)]

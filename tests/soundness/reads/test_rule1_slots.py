@@ -161,7 +161,7 @@ def test_list_items_through_every_spelling() -> Steps:
 def test_globals_through_every_spelling() -> Steps:
     space = globals()
     space["SPELLED"] = 2
-    yield (lambda x: x * SPELLED + globals()["SPELLED"]), (torch.ones(3),)  # type: ignore[name-defined]
+    yield (lambda x: x * SPELLED + globals()["SPELLED"]), (torch.ones(3),)  # type: ignore[name-defined]  # noqa: F821
     space["SPELLED"] = 3
     yield None
     del space["SPELLED"]
