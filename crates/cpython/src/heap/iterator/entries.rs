@@ -128,10 +128,11 @@ pub(super) fn ordered_ahead(iterator: Any<'_, '_>, passed: usize) -> Ahead {
     if unsafe { dict_of(iterator.as_ptr()).is_null() } {
         return Ahead::End;
     }
-    match keys_left(iterator) {
-        Some(keys) if passed >= keys.len() => Ahead::End,
-        Some(_) if ordered_entry(iterator, passed).is_some() => Ahead::Item,
-        _ => Ahead::Unknown,
+    let Some(keys) = keys_left(iterator) else { return Ahead::Unknown };
+    match keys.get(passed) {
+        None => Ahead::End,
+        Some(key) if value_of(iterator, key).is_some() => Ahead::Item,
+        Some(_) => Ahead::Unknown,
     }
 }
 
@@ -143,9 +144,13 @@ pub(super) fn ordered_entry<'py>(
 ) -> Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let mut keys = keys_left(iterator)?;
     let key = (passed < keys.len()).then(|| keys.swap_remove(passed))?;
+    value_of(iterator, &key).map(|value| (key, value))
+}
+
+fn value_of<'py>(iterator: Any<'_, 'py>, key: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let dict = super::over(iterator, 0)?;
     match dict::get(dict.as_borrowed(), key.as_borrowed()) {
-        dict::Lookup::Found(value) => Some((key, value)),
+        dict::Lookup::Found(value) => Some(value),
         dict::Lookup::Absent | dict::Lookup::Refused => None,
     }
 }
