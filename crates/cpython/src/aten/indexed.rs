@@ -4,7 +4,7 @@
 //! dimension. A slice that is one is left out there; how long a dimension is, only the tensor says.
 
 use crate::heap::tensor;
-use crate::object::Borrowed;
+use crate::heap::torch::Torch;
 
 /// What a tensor is indexed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +39,12 @@ pub struct Indexed {
 
 impl Indexed {
     /// The dimension. `None`: it raises, or does something else, or can't be told.
+    ///
+    /// # Safety
+    /// It's the address of an `at::Tensor` that is kept.
     #[inline]
-    pub(super) fn dimension(&self, tensor: Borrowed<'_, '_>) -> Option<i64> {
-        tensor::of_sizes(tensor, |sizes| {
+    pub(super) unsafe fn dimension(&self, torch: &Torch, tensor: u64) -> Option<i64> {
+        let look = |sizes: &[i64]| {
             if sizes.len() < self.speaks_of {
                 return None;
             }
@@ -59,6 +62,8 @@ impl Indexed {
                 By::New => at < count,
             };
             does.then_some(at as i64)
-        })
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { tensor::of_sizes_at(torch, tensor, look) }
     }
 }

@@ -14,9 +14,11 @@ use super::entering::{FLOATS, IN_REGISTERS, Laid, ON_STACK};
 use super::number::{Number, int};
 use super::runtime::Runtime;
 use super::signature::Signature;
-use super::{Constant, Given, Gives, Indexed, Kind, Operator, wrapped};
+use super::values::{Seen, Value};
+use super::wrapped::Wrapped;
+use super::{Constant, Given, Gives, Indexed, Kind, Operator};
 use crate::heap::torch::{self, Torch};
-use crate::object::{Borrowed, Object};
+use crate::object::Borrowed;
 
 /// A call of an operator, laid out but for its operands.
 #[derive(Debug)]
@@ -27,8 +29,8 @@ pub(super) struct Call {
     operands: SmallVec<[Slot; 4]>,
     /// What the words of `laid` point to.
     kept: Vec<Box<[u128]>>,
-    /// Tensors that stand for numbers.
-    wrapped: Vec<Py<PyAny>>,
+    /// Tensors that stand for numbers, and the words that point to them.
+    wrapped: SmallVec<[(u8, Wrapped); 1]>,
     gives: Gives,
     /// If the types of tensors have to be as they were: their versions.
     versions: Option<[u32; 2]>,
@@ -138,7 +140,7 @@ impl Call {
             laid: Laid::default(),
             operands: SmallVec::new(),
             kept: Vec::new(),
-            wrapped: Vec::new(),
+            wrapped: SmallVec::new(),
             gives: operator.gives,
             versions: match by_type {
                 true => Some(Python::attach(|py| torch::get(py)?.versions(py))?),
@@ -253,13 +255,9 @@ impl Call {
         if kind != Kind::Tensor {
             return None;
         }
-        self.laid.words[word] = Python::attach(|py| {
-            let torch = torch::get(py)?;
-            let tensor = wrapped::tensor(py, number)?;
-            let place = handle(torch, tensor.as_borrowed());
-            self.wrapped.push(tensor.unbind());
-            place
-        })?;
+        let wrapped = Python::attach(|py| Wrapped::new(py, number))?;
+        self.laid.words[word] = wrapped.place();
+        self.wrapped.push((word as u8, wrapped));
         Some(())
     }
 
@@ -278,13 +276,14 @@ impl Call {
     pub(super) fn run<'py>(
         &self,
         py: Python<'py>,
-        operands: &[Borrowed<'_, 'py>],
-    ) -> Option<PyResult<Object<'py>>> {
+        operands: &[Seen<'_, 'py>],
+    ) -> Option<PyResult<Value<'py>>> {
         let torch = torch::get(py)?;
         let has_types = self.versions.is_none_or(|versions| torch.has_versions(versions));
         if !has_types || self.runtime.has_modes() {
             return None;
         }
+        let is_dispatched = self.runtime.is_dispatched();
         let mut laid = self.laid;
         let mut scratch = Scratch::new();
         for slot in &self.operands {
@@ -294,16 +293,35 @@ impl Call {
             Gives::Itself => Some((operands[0], handle(torch, operands[0])?)),
             Gives::Tensor => None,
         };
+        if let [(word, wrapped)] = &self.wrapped[..]
+            && !is_dispatched
+            && let Some(tensor) = self.only_tensor(&laid, itself.map(|(_, place)| place))
+            // SAFETY: the address of an `at::Tensor`, which its owner keeps.
+            && let Some(place) = unsafe { wrapped.place_beside(py, torch, tensor) }
+        {
+            laid.words[usize::from(*word)] = place;
+        }
         // SAFETY: the function's signature says what it takes and gives; operands were looked at.
         Some(unsafe {
             match itself {
-                Some((object, place)) => self
+                Some((seen, place)) => self
                     .runtime
                     .write(py, self.function, &laid, place as *mut c_void)
-                    .map(|()| object.to_owned()),
-                None => self.runtime.call(py, self.function, &laid),
+                    .and_then(|()| seen.to_value(py)),
+                None => self.runtime.call(py, self.function, &laid, !is_dispatched),
             }
         })
+    }
+
+    /// The address of the one `at::Tensor` that it's given; `None`: there are others, or none.
+    #[inline]
+    fn only_tensor(&self, laid: &Laid, itself: Option<u64>) -> Option<u64> {
+        let mut tensors = self.operands.iter().filter(|slot| slot.kind == Kind::Tensor);
+        match (itself, tensors.next(), tensors.next()) {
+            (Some(place), None, _) => Some(place),
+            (None, Some(slot), None) => Some(laid.words[usize::from(slot.word)]),
+            _ => None,
+        }
     }
 }
 
@@ -323,7 +341,7 @@ impl Slot {
     fn put(
         &self,
         torch: &Torch,
-        operands: &[Borrowed<'_, '_>],
+        operands: &[Seen<'_, '_>],
         laid: &mut Laid,
         scratch: &mut Scratch,
     ) -> Option<()> {
@@ -333,29 +351,39 @@ impl Slot {
             Source::Ints(items) => {
                 let value = |item: &Result<i64, usize>| match item {
                     Ok(value) => Some(*value),
-                    Err(operand) => int(operands[*operand]),
+                    Err(operand) => int(operands[*operand].object()?),
                 };
                 return self.array(laid, scratch, items.iter().map(value));
             }
             Source::Dimension(indexed) => {
-                laid.words[word] = indexed.dimension(*operands.first()?)? as u64;
+                let tensor = handle(torch, *operands.first()?)?;
+                // SAFETY: the address of an `at::Tensor`, which its owner keeps.
+                laid.words[word] = unsafe { indexed.dimension(torch, tensor)? } as u64;
                 return Some(());
             }
         };
-        laid.words[word] = match self.kind {
-            Kind::Tensor => handle(torch, operand)?,
+        match self.kind {
+            Kind::Tensor => {
+                laid.words[word] = handle(torch, operand)?;
+                return Some(());
+            }
             Kind::OptionalTensor => {
                 let tensor = handle(torch, operand)?;
                 // SAFETY: the address of a pointer in a live tensor's object.
-                scratch.put(&[unsafe { (tensor as *const u64).read() }, 1])?
+                laid.words[word] = scratch.put(&[unsafe { (tensor as *const u64).read() }, 1])?;
+                return Some(());
             }
+            _ => {}
+        }
+        let operand = operand.object()?;
+        laid.words[word] = match self.kind {
             Kind::Tensors | Kind::TensorList => {
                 let items = items(&operand)?;
                 let place = scratch.take(items.len())?;
                 for (index, item) in items.iter().enumerate() {
                     // SAFETY: a live item of a container that nobody changes meanwhile.
                     let item = unsafe { Borrowed::from_ptr(operand.py(), *item) };
-                    let tensor = handle(torch, item)?;
+                    let tensor = handle(torch, Seen::Object(item))?;
                     // SAFETY: so many words were taken; a pointer in a live tensor's object.
                     unsafe { place.add(index).write((tensor as *const u64).read()) };
                 }
@@ -414,11 +442,13 @@ impl Slot {
     }
 }
 
-/// The address of the `at::Tensor` in a tensor's Python object, if no code of the program's wants to see what is done to
-/// it.
+/// The address of an `at::Tensor`, if no code of the program's wants to see what is done to it.
 #[inline]
-fn handle(torch: &Torch, object: Borrowed<'_, '_>) -> Option<u64> {
-    torch.handle(object).map(|place| place as u64)
+fn handle(torch: &Torch, seen: Seen<'_, '_>) -> Option<u64> {
+    match seen {
+        Seen::Object(object) => torch.handle(object).map(|place| place as u64),
+        Seen::Tensor(tensor) => Some(tensor.place() as u64),
+    }
 }
 
 /// The items of an exact tuple or list.

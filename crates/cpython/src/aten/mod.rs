@@ -13,16 +13,16 @@ mod laying;
 mod number;
 mod runtime;
 mod signature;
+mod values;
 mod wrapped;
 
 pub use self::indexed::{By, Indexed};
 pub use self::number::Number;
+pub use self::values::{Seen, Tensor, Value};
 
 use std::ffi::CStr;
 
 use pyo3::prelude::*;
-
-use crate::object::{Borrowed, Object};
 
 /// Whether there are such calls here.
 pub const IS_KNOWN: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
@@ -154,8 +154,8 @@ impl Call {
     pub fn run<'py>(
         &self,
         py: Python<'py>,
-        operands: &[Borrowed<'_, 'py>],
-    ) -> Option<PyResult<Object<'py>>> {
+        operands: &[Seen<'_, 'py>],
+    ) -> Option<PyResult<Value<'py>>> {
         self.0.run(py, operands)
     }
 }

@@ -1,16 +1,18 @@
 //! What calls of PyTorch's operators need of PyTorch and of C++'s runtime.
 
 use std::ffi::{CStr, c_void};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::IS_KNOWN;
 use super::entering::{Laid, enter};
+use super::values::{Tensor, Value};
 use crate::heap::libraries::Library;
+use crate::heap::tensor;
 use crate::object::Object;
 
 /// Addresses of functions. Each is called as its name says.
@@ -23,11 +25,15 @@ pub(super) struct Runtime {
     /// `operator new(size_t)`, `aoti_torch_delete_tensor_object(at::Tensor*)`.
     new: unsafe extern "C" fn(usize) -> *mut c_void,
     delete_tensor: unsafe extern "C" fn(*mut c_void) -> i32,
+    /// `aoti_torch_new_tensor_handle(at::Tensor*, at::Tensor**)`.
+    copy_tensor: unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> i32,
     /// `torch::PyWarningHandler`'s constructor and destructor.
     hear_warnings: unsafe extern "C" fn(*mut c_void),
     tell_warnings: *const c_void,
     /// `at::impl::PythonTorchFunctionTLS::stack_len()`.
     function_modes: unsafe extern "C" fn() -> i64,
+    /// `c10::impl::TorchDispatchModeTLS::stack_len()`.
+    dispatch_modes: unsafe extern "C" fn() -> i64,
     begin_catch: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
     end_catch: unsafe extern "C" fn(),
     /// `std::current_exception()` and the destructor of what it gives.
@@ -70,10 +76,13 @@ impl Runtime {
                     as usize,
                 new: Library::Cpu.function(c"_Znwm")?,
                 delete_tensor: Library::Cpu.function(c"aoti_torch_delete_tensor_object")?,
+                copy_tensor: Library::Cpu.function(c"aoti_torch_new_tensor_handle")?,
                 hear_warnings: Library::Python.function(c"_ZN5torch16PyWarningHandlerC1Ev")?,
                 tell_warnings: of(Library::Python, c"_ZN5torch16PyWarningHandlerD1Ev")?,
                 function_modes: Library::Cpu
                     .function(c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv")?,
+                dispatch_modes: Library::C10
+                    .function(c"_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv")?,
                 begin_catch: Library::Cpu.function(c"__cxa_begin_catch")?,
                 end_catch: Library::Cpu.function(c"__cxa_end_catch")?,
                 current_exception: Library::Cpu.function(c"_ZSt17current_exceptionv")?,
@@ -94,33 +103,88 @@ impl Runtime {
         unsafe { (self.function_modes)() != 0 }
     }
 
-    /// Calls an operator that gives a tensor.
+    /// Whether a mode of the program's (`TorchDispatchMode`) is to see each operator.
+    #[inline]
+    pub(super) fn is_dispatched(&self) -> bool {
+        // SAFETY: it only reads.
+        unsafe { (self.dispatch_modes)() != 0 }
+    }
+
+    /// Calls an operator that gives a tensor; `may_hold`: it needs no object if it is an ordinary one.
     ///
     /// # Errors
     /// What it raises, as PyTorch's Python functions raise it.
     ///
     /// # Safety
     /// The operator takes these arguments, and gives a tensor.
+    #[inline]
     pub(super) unsafe fn call<'py>(
-        &self,
+        &'static self,
         py: Python<'py>,
         operator: *const c_void,
         arguments: &Laid,
-    ) -> PyResult<Object<'py>> {
+        may_hold: bool,
+    ) -> PyResult<Value<'py>> {
         let mut result: *mut c_void = ptr::null_mut();
         let place = ptr::from_mut(&mut result).cast();
-        // SAFETY: the caller's promise, and a place for a tensor.
-        let told = unsafe { self.enter(py, operator, arguments, place)? };
-        // SAFETY: the operator has put a tensor there; a new reference or null comes back.
-        let object = unsafe {
+        // SAFETY: the caller's promise, and a place for a tensor, which is moved to memory of its own.
+        let (told, tensor) = unsafe {
+            let told = self.enter(py, operator, arguments, place)?;
+            let held = (self.new)(size_of::<*mut c_void>()).cast::<*mut c_void>();
+            held.write(result);
+            let held = NonNull::new_unchecked(held.cast());
+            (told, Tensor::new(py, self, held))
+        };
+        told?;
+        let is_defined = result as usize != self.undefined;
+        // SAFETY: the `TensorImpl` of a live tensor.
+        if may_hold && is_defined && unsafe { tensor::is_plain_at(py, result) } {
+            return Ok(Value::Tensor(tensor));
+        }
+        tensor.into_object(py).map(Value::Object)
+    }
+
+    /// The Python object for the `at::Tensor` at `place`, which is moved into it unless it has one already.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    ///
+    /// # Safety
+    /// There is a live tensor.
+    pub(super) unsafe fn wrap<'py>(
+        &self,
+        py: Python<'py>,
+        place: *mut c_void,
+    ) -> PyResult<Object<'py>> {
+        // SAFETY: the caller's promise; a new reference or null comes back.
+        unsafe {
             self.guarded(py, self.wrap, place)
                 .and_then(|object| Bound::from_owned_ptr_or_err(py, object.cast()))
-        };
-        if result as usize != self.undefined {
-            // SAFETY: the tensor that was put there, which its Python object hasn't taken.
-            unsafe { self.drop_tensor(result) };
         }
-        told.and(object)
+    }
+
+    /// Another `at::Tensor` for what the one at `place` is for.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    ///
+    /// # Safety
+    /// There is a live tensor.
+    pub(super) unsafe fn copy(&self, place: *mut c_void) -> PyResult<NonNull<c_void>> {
+        let mut made = ptr::null_mut();
+        // SAFETY: the caller's promise, and a place for the address.
+        unsafe { (self.copy_tensor)(place, &mut made) };
+        NonNull::new(made).ok_or_else(|| PyMemoryError::new_err(()))
+    }
+
+    /// Drops an `at::Tensor`, and its memory.
+    ///
+    /// # Safety
+    /// It was made by C++'s `new`, and isn't used any more.
+    #[inline]
+    pub(super) unsafe fn delete(&self, tensor: NonNull<c_void>) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.delete_tensor)(tensor.as_ptr()) };
     }
 
     /// Calls an operator that writes a tensor: the `at::Tensor` at `written`.
@@ -217,19 +281,5 @@ impl Runtime {
         PyErr::take(py).unwrap_or_else(|| {
             PyRuntimeError::new_err("An operator of PyTorch's has thrown what is no exception.")
         })
-    }
-
-    /// Drops an `at::Tensor`.
-    ///
-    /// # Safety
-    /// It holds a reference of its own, and isn't used any more.
-    #[cold]
-    unsafe fn drop_tensor(&self, tensor: *mut c_void) {
-        // SAFETY: the memory of an `at::Tensor`, made as C++ makes it.
-        unsafe {
-            let held = (self.new)(size_of::<*mut c_void>()).cast::<*mut c_void>();
-            held.write(tensor);
-            (self.delete_tensor)(held.cast());
-        }
     }
 }

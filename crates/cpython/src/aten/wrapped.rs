@@ -2,68 +2,184 @@
 //!
 //! Of `x + 1` PyTorch makes a tensor of 1 that doesn't count when the result's dtype is found (a *wrapped number*). No function
 //! of its library makes one, but a multiplication keeps the one it was given for its gradient.
+//!
+//! It is an `int64` or a `float64`. Beside a `float32` tensor in main memory the operator makes a `float32` tensor of it
+//! each time, which takes as long as the operation. So it's given one of the dtype that it would convert to, converted in
+//! the same way once.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
 
 use super::Number;
+use crate::heap::tensor;
+use crate::heap::torch::{self, Torch};
 use crate::modules;
 
-/// Those that there are, by tag and bits of the number.
-type Made = FxHashMap<(u64, u64), Py<PyAny>>;
+/// A number that is given for a tensor.
+pub(super) struct Wrapped {
+    number: Number,
+    made: Made,
+    /// The same as each of [`DTYPES`], once it was needed; `None`: there is none, or none is needed.
+    converted: [PyOnceLock<Option<Made>>; DTYPES.len()],
+}
 
-static MADE: Mutex<Option<Made>> = Mutex::new(None);
+/// What numbers are converted to: `float32` and `float64`, as `c10::ScalarType`. Kernels for smaller ones take the
+/// number as it is.
+const DTYPES: [(i32, &str); 2] = [(6, "float32"), (7, "float64")];
+
+/// A tensor that stands for a number.
+#[derive(Debug)]
+struct Made {
+    /// Keeps it.
+    _tensor: Py<PyAny>,
+    /// The address of its `at::Tensor`.
+    place: u64,
+}
+
+impl fmt::Debug for Wrapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)
+    }
+}
+
+impl Wrapped {
+    /// `None` if PyTorch hands no such tensor out.
+    pub(super) fn new(py: Python<'_>, number: Number) -> Option<Self> {
+        let made = tensor(py, number, None)?;
+        Some(Self { number, made, converted: Default::default() })
+    }
+
+    /// The address of the tensor that PyTorch makes of it.
+    pub(super) fn place(&self) -> u64 {
+        self.made.place
+    }
+
+    /// The address of the tensor to give beside the `at::Tensor` at `other`, if it's another one.
+    ///
+    /// # Safety
+    /// A live `at::Tensor` lies there.
+    #[inline]
+    pub(super) unsafe fn place_beside(
+        &self,
+        py: Python<'_>,
+        torch: &Torch,
+        other: u64,
+    ) -> Option<u64> {
+        // SAFETY: the caller's promise.
+        let dtype = unsafe { tensor::dtype_in_memory(torch, other)? };
+        let index = DTYPES.iter().position(|(known, _)| *known == dtype)?;
+        let make = || tensor(py, self.number, Some(DTYPES[index].1));
+        self.converted[index].get_or_init(py, make).as_ref().map(|made| made.place)
+    }
+}
+
+/// Those that there are, by tag and bits of the number, and by what it was converted to.
+type Known = FxHashMap<(u64, u64, Option<&'static str>), Py<PyAny>>;
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
 /// So many are kept.
 const LIMIT: usize = 1024;
 
-/// The tensor that stands for a number; `None` if PyTorch hands none out.
-pub(super) fn tensor(py: Python<'_>, number: Number) -> Option<Bound<'_, PyAny>> {
-    let key = number.parts();
-    let made = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = made().as_ref().and_then(|made| Some(made.get(&key)?.clone_ref(py)));
-    if let Some(known) = known {
-        return Some(known.into_bound(py));
-    }
-    let tensor = make(py, number).ok().flatten()?;
-    let mut made = made();
-    let made = made.get_or_insert_default();
-    // Another thread may have been quicker. Nothing is dropped here: that may wait for the GIL.
-    if made.len() < LIMIT && !made.contains_key(&key) {
-        made.insert(key, tensor.clone().unbind());
-    }
-    Some(tensor)
+/// The tensor that stands for a number, converted to a dtype if one is given.
+fn tensor(py: Python<'_>, number: Number, dtype: Option<&'static str>) -> Option<Made> {
+    let (tag, bits) = number.parts();
+    let key = (tag, bits, dtype);
+    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = lock().as_ref().and_then(|known| Some(known.get(&key)?.clone_ref(py)));
+    let tensor = match known {
+        Some(known) => known.into_bound(py),
+        None => {
+            let tensor = make(py, number, dtype).ok().flatten()?;
+            let mut known = lock();
+            let known = known.get_or_insert_default();
+            // Another thread may have been quicker. Nothing is dropped here: that may wait for the GIL.
+            if known.len() < LIMIT && !known.contains_key(&key) {
+                known.insert(key, tensor.clone().unbind());
+            }
+            tensor
+        }
+    };
+    let place = torch::get(py)?.handle(tensor.as_borrowed())? as u64;
+    Some(Made { _tensor: tensor.unbind(), place })
 }
 
-fn make(py: Python<'_>, number: Number) -> PyResult<Option<Bound<'_, PyAny>>> {
-    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let make = MAKE.get_or_try_init(py, || {
-        let module = PyModule::from_code(py, SOURCE, c"<stator>", c"_stator_wrapped")?;
-        PyResult::Ok(module.getattr("wrapped")?.unbind())
+fn make<'py>(
+    py: Python<'py>,
+    number: Number,
+    dtype: Option<&str>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || {
+        PyModule::from_code(py, SOURCE, c"<stator>", c"_stator_wrapped").map(Bound::unbind)
     })?;
+    let module = module.bind(py);
     let torch = modules::import(py, "torch")?;
-    let made = match number {
-        Number::Int(value) => make.bind(py).call1((torch, value)),
-        Number::Bool(value) => make.bind(py).call1((torch, value)),
-        Number::Float(value) => make.bind(py).call1((torch, value)),
+    let number = match number {
+        Number::Int(value) => value.into_bound_py_any(py),
+        Number::Bool(value) => value.into_bound_py_any(py),
+        Number::Float(value) => value.into_bound_py_any(py),
     }?;
-    Ok((!made.is_none()).then_some(made))
+    let Some(dtype) = dtype else {
+        let made = module.call_method1("wrapped", (torch, number))?;
+        return Ok((!made.is_none()).then_some(made));
+    };
+    let made = module.call_method1("converted", (&torch, &number, dtype))?;
+    if made.is_none() {
+        return Ok(None);
+    }
+    let (made, number, other): (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>) =
+        made.extract()?;
+    let is_marked =
+        tensor::mark_as_number(number.as_borrowed(), other.as_borrowed(), made.as_borrowed());
+    let is_number = is_marked && module.call_method1("is_number", (torch, &made))?.is_truthy()?;
+    Ok(is_number.then_some(made))
 }
 
-/// The tensor doesn't decide dtypes, or isn't taken.
+/// Tensors for numbers are made apart from the modes that the program is in.
 const SOURCE: &std::ffi::CStr = c"
-def wrapped(torch, number):
+import contextlib
+
+
+def apart(torch):
     from torch.utils._python_dispatch import _disable_current_modes
-    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), \\
-            torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), \\
-            torch.autocast('cpu', enabled=False):
+    apart = contextlib.ExitStack()
+    apart.enter_context(torch._C.DisableTorchFunction())
+    apart.enter_context(_disable_current_modes())
+    apart.enter_context(torch.inference_mode(False))
+    apart.enter_context(torch.enable_grad())
+    apart.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t))
+    apart.enter_context(torch.autocast('cpu', enabled=False))
+    return apart
+
+
+def is_number(torch, tensor):
+    'Whether dtypes are decided without it.'
+    with apart(torch):
+        one = torch.ones((), dtype=torch.float16, device='cpu')
+        return tensor.ndim == 0 and torch.result_type(one, tensor) == torch.float16
+
+
+def wrapped(torch, number):
+    'What PyTorch makes of the number; `None`: it decides dtypes, or is another one.'
+    with apart(torch):
         leaf = torch.ones((), dtype=torch.float16, device='cpu', requires_grad=True)
         made = (leaf * number).grad_fn._saved_other
-        one = torch.ones((), dtype=torch.float16, device='cpu')
-        half = torch.float16
-        fits = made.ndim == 0 and made.item() == number and torch.result_type(one, made) == half
-        return made if fits or number != number else None
+        fits = made.ndim == 0 and made.item() == number
+        return made if is_number(torch, made) and (fits or number != number) else None
+
+
+def converted(torch, number, dtype):
+    'The number as another dtype, what PyTorch makes of it, and the same without the mark of a number.'
+    made = wrapped(torch, number)
+    if made is None or made.dtype == getattr(torch, dtype):
+        return None
+    with apart(torch):
+        other = torch.empty((), dtype=made.dtype, device='cpu').copy_(made)
+        return made.to(getattr(torch, dtype)), made, other
 ";

@@ -7,7 +7,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyEllipsis, PyInt, PyList, PySlice, PyString, PyTuple};
 use smallvec::SmallVec;
-use stator_cpython::aten::{self, By, Constant, Given, Indexed, Number};
+use stator_cpython::aten::{self, By, Constant, Given, Indexed, Number, Seen};
 use stator_cpython::heap::tensor::is_tensor;
 use stator_graph::{Graph, NodeKind, Target};
 use stator_operators::direct::{self, Default, Kind, Overload, Parameter};
@@ -131,8 +131,9 @@ pub fn call<'py>(
         Named::of_callable(callable).and_then(|named| of(&named, &arguments, &names))
     };
     let Some(call) = call else { return Ok(None) };
-    let given: Vec<_> = given.iter().map(|object| object.as_borrowed()).collect();
-    call.run(callable.py(), &given).transpose()
+    let given: Vec<_> = given.iter().map(|object| Seen::Object(object.as_borrowed())).collect();
+    let made = call.run(callable.py(), &given).transpose()?;
+    made.map(|made| made.into_object(callable.py())).transpose()
 }
 
 /// How surely an overload takes what it's given.

@@ -2,7 +2,8 @@
 //!
 //! Inputs and constants are borrowed; results live in registers and are dropped right after their
 //! last use, so a replay holds less than the function's own locals would. Small programs keep
-//! their registers on the stack; arguments are gathered on the stack as well.
+//! their registers on the stack; arguments are gathered on the stack as well. What one operator of PyTorch's gives and
+//! others take is never a Python object: whoever needs one has it made.
 //!
 //! Other threads get their turn in the operations themselves, as PyTorch releases the GIL around its
 //! kernels. Signals are asked for before each step; whoever runs the program says what is done then.
@@ -14,6 +15,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
+use stator_cpython::aten::{Seen, Value};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Asking;
 use stator_cpython::vectorcall;
@@ -84,7 +86,7 @@ pub enum Unrun {
     Own(PyErr),
 }
 
-type Registers<'py> = SmallVec<[Option<Object<'py>>; 32]>;
+type Registers<'py> = SmallVec<[Option<Value<'py>>; 32]>;
 
 impl Program {
     /// Runs the program on the graph's placeholders, given in their order.
@@ -134,7 +136,7 @@ pub struct Running<'p, 'py> {
     registers: Registers<'py>,
     at: usize,
     /// What the step it stands at has given, if that was executed.
-    fresh: Option<Object<'py>>,
+    fresh: Option<Value<'py>>,
     /// What runs the parts, if the program has any.
     parts: Option<&'p dyn Parts>,
     /// The step whose code was looked after last.
@@ -266,9 +268,10 @@ impl<'p, 'py> Running<'p, 'py> {
                     return Early::Code(part, given, error);
                 }
                 Halt::Asked => return Early::Asked,
-                Halt::Left(exit) => {
-                    return Early::Left(exit, self.kept(py, inputs, &program.steps[self.at]));
-                }
+                Halt::Left(exit) => match self.kept(py, inputs, &program.steps[self.at]) {
+                    Ok(kept) => return Early::Left(exit, kept),
+                    Err(error) => (error, false),
+                },
             };
             let node = program.steps[self.at.min(program.steps.len() - 1)].node;
             Early::Failed(Failure { node, error, is_own })
@@ -289,28 +292,37 @@ impl<'p, 'py> Running<'p, 'py> {
             |step: &&Step| step.node != here.node && !matches!(step.action, Action::Element { .. });
         match (here.action, steps.iter().find(of_others)) {
             (Action::Decide { exit } | Action::DecideToo { exit }, _) => {
-                Some((exit, self.kept(py, inputs, here)))
+                Some((exit, self.kept(py, inputs, here).ok()?))
             }
             (_, Some(step)) => {
                 let Action::Catch { exit } = step.action else { return None };
-                Some((exit, self.kept(py, inputs, step)))
+                Some((exit, self.kept(py, inputs, step).ok()?))
             }
             _ => None,
         }
     }
 
-    /// The part that it stands at, and its inputs.
+    /// The part that it stands at, and its inputs, which are objects since it was to run.
     fn part(&self, py: Python<'py>, inputs: &[Borrowed<'_, 'py>]) -> (u32, Outputs<'py>) {
         let program = self.program;
         let step = &program.steps[self.at];
         let Action::Part { part } = step.action else { unreachable!("it stands at a part") };
-        let frame = Frame { program, py, inputs, registers: &self.registers };
-        let given = frame.gather(step.operands.of(&program.operands));
+        let given = self.frame(py, inputs).gather(step.operands.of(&program.operands));
         (part, given.iter().map(|given| (*given).to_owned()).collect())
     }
 
-    fn kept(&self, py: Python<'py>, inputs: &[Borrowed<'_, 'py>], step: &Step) -> Outputs<'py> {
-        Frame { program: self.program, py, inputs, registers: &self.registers }.kept(step)
+    fn kept(
+        &self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+        step: &Step,
+    ) -> PyResult<Outputs<'py>> {
+        self.frame(py, inputs).kept(step)
+    }
+
+    #[inline]
+    fn frame<'a>(&'a self, py: Python<'py>, inputs: &'a [Borrowed<'a, 'py>]) -> Frame<'a, 'py> {
+        Frame { program: self.program, py, inputs, registers: &self.registers }
     }
 
     /// The first node that hasn't run; `None`: all have.
@@ -353,20 +365,13 @@ impl<'p, 'py> Running<'p, 'py> {
                     return Err(Halt::Asked);
                 }
                 self.pass.at(Stage::Operation)?;
-                let frame = Frame { program, py, inputs, registers: &self.registers };
-                self.fresh = Some(match step.action {
-                    Action::Part { part } => {
-                        let parts = self.parts.expect("a cut program is given what runs its parts");
-                        let given = frame.gather(step.operands.of(&program.operands));
-                        parts.run(py, part, &given, self.care()).map_err(Halt::Part)?
+                let made = match (step.place, &mut calling) {
+                    (Some(place), Some(calling)) => {
+                        calling.call(place, || self.execute(py, inputs, step))
                     }
-                    _ => match (step.place, &mut calling) {
-                        (Some(place), Some(calling)) => {
-                            calling.call(place, || frame.apply(step))?
-                        }
-                        _ => frame.apply(step)?,
-                    },
-                });
+                    _ => self.execute(py, inputs, step),
+                };
+                self.fresh = Some(made?);
                 self.pass.at(Stage::Kept)?;
             }
             for &register in step.frees.of(&program.frees) {
@@ -379,8 +384,66 @@ impl<'p, 'py> Running<'p, 'py> {
             self.at += 1;
             self.fresh = None;
         }
-        let frame = Frame { program, py, inputs, registers: &self.registers };
+        self.make_objects(py, &program.outputs)?;
+        let frame = self.frame(py, inputs);
         Ok(program.outputs.iter().map(|&output| frame.read(output).to_owned()).collect())
+    }
+
+    /// What a step gives.
+    #[inline]
+    fn execute(
+        &mut self,
+        py: Python<'py>,
+        inputs: &[Borrowed<'_, 'py>],
+        step: &Step,
+    ) -> Result<Value<'py>, Halt> {
+        let program = self.program;
+        let operands = step.operands.of(&program.operands);
+        let action = match step.action {
+            Action::Direct { call } => {
+                let (call, otherwise) = &program.direct[call as usize];
+                let frame = self.frame(py, inputs);
+                let seen: SmallVec<[Seen<'_, 'py>; 16]> =
+                    operands.iter().map(|&operand| frame.see(operand)).collect();
+                if let Some(made) = call.run(py, &seen) {
+                    return Ok(made?);
+                }
+                *otherwise
+            }
+            action => action,
+        };
+        let read = match action {
+            Action::Nothing | Action::Catch { .. } => &[],
+            // What is for the exit alone is left as it is.
+            Action::Decide { .. } | Action::DecideToo { .. } if step.result.is_none() => {
+                &operands[..2]
+            }
+            _ => operands,
+        };
+        self.make_objects(py, read)?;
+        let frame = self.frame(py, inputs);
+        let made = match action {
+            Action::Part { part } => {
+                let parts = self.parts.expect("a cut program is given what runs its parts");
+                let given = frame.gather(operands);
+                parts.run(py, part, &given, self.care()).map_err(Halt::Part)?
+            }
+            action => frame.act(step, action)?,
+        };
+        Ok(Value::Object(made))
+    }
+
+    /// Makes objects for what has none yet.
+    #[inline]
+    fn make_objects(&mut self, py: Python<'py>, operands: &[Operand]) -> PyResult<()> {
+        for operand in operands {
+            if let Operand::Register(register) = operand
+                && let Some(value) = &mut self.registers[*register as usize]
+            {
+                value.object(py)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -405,35 +468,31 @@ struct Frame<'a, 'py> {
     program: &'a Program,
     py: Python<'py>,
     inputs: &'a [Borrowed<'a, 'py>],
-    registers: &'a [Option<Object<'py>>],
+    registers: &'a [Option<Value<'py>>],
 }
 
 impl<'a, 'py> Frame<'a, 'py> {
     #[inline]
-    fn read(&self, operand: Operand) -> Borrowed<'a, 'py> {
-        match operand {
+    fn see(&self, operand: Operand) -> Seen<'a, 'py> {
+        Seen::Object(match operand {
             Operand::Input(input) => self.inputs[input as usize],
             Operand::Constant(constant) => {
                 self.program.constants[constant as usize].bind_borrowed(self.py)
             }
-            Operand::Register(register) => self.registers[register as usize]
-                .as_ref()
-                .expect("a register is written before it is read")
-                .as_borrowed(),
-        }
+            Operand::Register(register) => {
+                let value = self.registers[register as usize].as_ref();
+                return value.expect("a register is written before it is read").seen();
+            }
+        })
     }
 
+    /// What is an object by now.
     #[inline]
-    fn apply(&self, step: &Step) -> Result<Object<'py>, Halt> {
-        if let Action::Direct { call } = step.action {
-            let (call, otherwise) = &self.program.direct[call as usize];
-            let given = self.gather(step.operands.of(&self.program.operands));
-            return match call.run(self.py, &given) {
-                Some(made) => Ok(made?),
-                None => self.act(step, *otherwise),
-            };
+    fn read(&self, operand: Operand) -> Borrowed<'a, 'py> {
+        match self.see(operand) {
+            Seen::Object(object) => object,
+            Seen::Tensor(_) => unreachable!("its object was made before the step"),
         }
-        self.act(step, step.action)
     }
 
     #[inline]
@@ -493,17 +552,17 @@ impl<'a, 'py> Frame<'a, 'py> {
     }
 
     /// What a step keeps alive for its exit: its operands, behind the answer where it's a decision.
-    fn kept(&self, step: &Step) -> Outputs<'py> {
+    fn kept(&self, step: &Step) -> PyResult<Outputs<'py>> {
         let operands = step.operands.of(&self.program.operands);
         match (step.action, operands) {
             (Action::DecideToo { .. }, [_, _, earlier]) => {
-                match self.read(*earlier).cast::<PyTuple>() {
-                    Ok(kept) => kept.iter().collect(),
+                match self.see(*earlier).to_object(self.py)?.cast::<PyTuple>() {
+                    Ok(kept) => Ok(kept.iter().collect()),
                     Err(_) => unreachable!("a decision that others read gives a tuple"),
                 }
             }
             (Action::Decide { .. }, [_, _, kept @ ..]) | (_, kept) => {
-                kept.iter().map(|&operand| self.read(operand).to_owned()).collect()
+                kept.iter().map(|&operand| self.see(operand).to_object(self.py)).collect()
             }
         }
     }

@@ -366,19 +366,81 @@ pub fn size(object: Any<'_, '_>, index: usize) -> Option<i64> {
     dimension(object, |sizes, _| sizes.get(index).copied(), |info| info.sizes.get(index).copied())
 }
 
-/// What can be said of all sizes of a tensor, if they lie where those of a plain one do.
+/// What can be said of all sizes of the tensor whose `at::Tensor` lies at `place`, if they lie where those of a plain one do.
+///
+/// # Safety
+/// A live `at::Tensor` lies there.
 #[inline]
-pub fn of_sizes<R>(object: Any<'_, '_>, look: impl FnOnce(&[i64]) -> Option<R>) -> Option<R> {
-    let torch = torch::get(object.py())?;
+pub(crate) unsafe fn of_sizes_at<R>(
+    torch: &Torch,
+    place: u64,
+    look: impl FnOnce(&[i64]) -> Option<R>,
+) -> Option<R> {
     let offsets = torch.offsets.as_ref()?;
-    let implementation = impl_address(object)? as *const c_void;
-    // SAFETY: as in `dimension`.
+    // SAFETY: the caller's promise; as in `dimension`.
     unsafe {
+        let implementation = *(place as *const *const c_void);
         if Offsets::word(implementation, offsets.key_set) & torch.opaque_keys != 0 {
             return None;
         }
         look(offsets.dimensions(implementation).0)
     }
+}
+
+/// Whether a tensor is none that Python code dispatches.
+///
+/// # Safety
+/// It's a live `TensorImpl`.
+#[inline]
+pub(crate) unsafe fn is_plain_at(py: Python<'_>, implementation: *const c_void) -> bool {
+    torch::get(py).is_some_and(|torch| {
+        // SAFETY: the caller's promise.
+        let keys = |offset| unsafe { Offsets::word(implementation, offset) };
+        torch.essential.is_some_and(|essential| keys(essential.key_set) & torch.python_keys == 0)
+    })
+}
+
+/// The dtype (`c10::ScalarType`) of the tensor whose `at::Tensor` lies at `place`, if it's an ordinary one in main memory.
+///
+/// # Safety
+/// A live `at::Tensor` lies there.
+#[inline]
+pub(crate) unsafe fn dtype_in_memory(torch: &Torch, place: u64) -> Option<i32> {
+    let offsets = torch.offsets.as_ref()?;
+    // SAFETY: the caller's promise; the offsets were verified.
+    unsafe {
+        let implementation = *(place as *const *const c_void);
+        let (dtype, device, _) = offsets.kind(implementation);
+        let keys = Offsets::word(implementation, offsets.key_set);
+        (device == 0 && keys & !torch.ordinary_keys == 0).then_some(dtype)
+    }
+}
+
+/// Makes `tensor` stand for a number as `number` does and `other` doesn't, which else are the same: a flag beside the
+/// dtype says so. Whether it was found.
+#[must_use]
+pub(crate) fn mark_as_number(number: Any<'_, '_>, other: Any<'_, '_>, tensor: Any<'_, '_>) -> bool {
+    let mark = || {
+        let torch = torch::get(tensor.py())?;
+        let offsets = torch.offsets.as_ref()?;
+        let word = |object| {
+            let implementation = impl_address(object)? as *mut c_void;
+            // SAFETY: within the `TensorImpl` of a live tensor.
+            Some(unsafe { implementation.cast::<u8>().add(offsets.dtype).cast::<u64>() })
+        };
+        let (number, other, tensor) = (word(number)?, word(other)?, word(tensor)?);
+        // SAFETY: as above; who calls has just made the tensor, which nobody else knows.
+        unsafe {
+            let flag = number.read_unaligned() & !other.read_unaligned();
+            let only = number.read_unaligned() ^ other.read_unaligned();
+            if flag != only || flag.count_ones() != 1 {
+                return None;
+            }
+            tensor.write_unaligned(tensor.read_unaligned() | flag);
+        }
+        Some(())
+    };
+    mark().is_some()
 }
 
 /// One stride of a tensor.
