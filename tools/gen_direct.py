@@ -5,8 +5,8 @@
 
 Schemas come from PyTorch's own list, names of functions from its library. An operator has a row if
 Python has a function or method of its name that was made from that schema, if it gives one tensor
-(a new one, a view, or the one that it has written), and if each of its arguments is of a kind that
-`crates/cpython/src/aten` lays out.
+(a new one, a view, or the one that it has written), a truth value or a tensor's number, and if each
+of its arguments is of a kind that `crates/cpython/src/aten` lays out.
 """
 
 from __future__ import annotations
@@ -67,13 +67,20 @@ KINDS: dict[BaseTy, tuple[str, str | None]] = {
 
 BY_HAND = {
     *("_index_put_impl_", "contiguous", "copy_", "data_ptr", "detach", "detach_", "dim"),
-    *("index_put_", "is_contiguous", "item", "nonzero", "numel", "numpy_T", "requires_grad_"),
+    *("index_put_", "is_contiguous", "nonzero", "numel", "numpy_T", "requires_grad_"),
     *("resize_", "set_", "size", "stride", "to", "type"),
 }
 """Python's functions of these names are written by hand, or do more than call the operator."""
 
 INDEXING = "slice"
 """What `x[1:]` ends in, beside `select` and `unsqueeze`: Python has no function of the name."""
+
+GIVEN = {
+    BaseType(BaseTy.Tensor): "Tensor",
+    BaseType(BaseTy.bool): "Truth",
+    BaseType(BaseTy.Scalar): "Number",
+}
+"""What operators give."""
 
 ENUMS = {"Mean": 1, "Sum": 2}
 
@@ -126,13 +133,13 @@ def row(function: NativeFunction, symbols: dict[str, str]) -> str | None:
     if schema.is_out_fn() or "Dimname" in str(schema) or len(schema.returns) != 1:
         return None
     returned = schema.returns[0]
-    if returned.type != BaseType(BaseTy.Tensor):
+    if returned.type not in GIVEN:
         return None
     symbol = symbols.get(schema.name.unambiguous_name())
     if symbol is None:
         return None
     is_written = returned.annotation is not None and returned.annotation.is_write
-    gives = "Itself" if is_written else "Tensor"
+    gives = "Itself" if is_written else GIVEN[returned.type]
     arguments = schema.arguments
     listed: list[Argument] = []
     for one in [*arguments.positional, *arguments.kwarg_only]:

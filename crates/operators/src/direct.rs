@@ -55,6 +55,10 @@ pub enum Gives {
     Tensor,
     /// Its first argument, which it has written.
     Itself,
+    /// Whether something holds.
+    Truth,
+    /// The number in a tensor.
+    Number,
 }
 
 /// A parameter of an operator.

@@ -206,6 +206,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ("_grouped_mm", &[
         Overload { name: "", symbol: c"_ZN2at4_ops11_grouped_mm4callERKNS_6TensorES4_RKSt8optionalIS2_ES8_S5_IN3c1010ScalarTypeEE", gives: Gives::Tensor, positional: 5, parameters: &[p("self", K::Tensor, D::Required), p("mat2", K::Tensor, D::Required), p("offs", K::OptionalTensor, D::Nothing), p("bias", K::OptionalTensor, D::Nothing), p("out_dtype", K::OptionalCode, D::Nothing)] },
     ]),
+    ("_has_compatible_shallow_copy_type", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops33_has_compatible_shallow_copy_type4callERKNS_6TensorES4_", gives: Gives::Truth, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("from", K::Tensor, D::Required)] },
+    ]),
     ("_histogramdd_from_bin_tensors", &[
         Overload { name: "", symbol: c"_ZN2at4_ops29_histogramdd_from_bin_tensors4callERKNS_6TensorEN3c108ArrayRefIS2_EERKSt8optionalIS2_Eb", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("bins", K::Tensors, D::Required), p("weight", K::OptionalTensor, D::Nothing), p("density", K::Bool, D::Bool(false))] },
     ]),
@@ -223,6 +226,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ]),
     ("_is_any_true", &[
         Overload { name: "", symbol: c"_ZN2at4_ops12_is_any_true4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("_is_zerotensor", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops14_is_zerotensor4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("_lazy_clone", &[
         Overload { name: "", symbol: c"_ZN2at4_ops11_lazy_clone4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -307,6 +313,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ]),
     ("_nested_tensor_from_mask", &[
         Overload { name: "", symbol: c"_ZN2at4_ops24_nested_tensor_from_mask4callERKNS_6TensorES4_b", gives: Gives::Tensor, positional: 3, parameters: &[p("t", K::Tensor, D::Required), p("mask", K::Tensor, D::Required), p("mask_check", K::Bool, D::Bool(true))] },
+    ]),
+    ("_nested_tensor_from_mask_left_aligned", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops37_nested_tensor_from_mask_left_aligned4callERKNS_6TensorES4_", gives: Gives::Truth, positional: 2, parameters: &[p("t", K::Tensor, D::Required), p("mask", K::Tensor, D::Required)] },
     ]),
     ("_nested_tensor_size", &[
         Overload { name: "", symbol: c"_ZN2at4_ops19_nested_tensor_size4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -527,6 +536,14 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ("_upsample_nearest_exact3d", &[
         Overload { name: "", symbol: c"_ZN2at4_ops25_upsample_nearest_exact3d4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEESt8optionalIdESA_SA_", gives: Gives::Tensor, positional: 5, parameters: &[p("self", K::Tensor, D::Required), s("output_size", K::Ints, 3, D::Required), p("scales_d", K::OptionalFloat, D::Nothing), p("scales_h", K::OptionalFloat, D::Nothing), p("scales_w", K::OptionalFloat, D::Nothing)] },
     ]),
+    ("_use_cudnn_ctc_loss", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops19_use_cudnn_ctc_loss4callERKNS_6TensorES4_N3c108ArrayRefIlEES7_l", gives: Gives::Truth, positional: 5, parameters: &[p("log_probs", K::Tensor, D::Required), p("targets", K::Tensor, D::Required), p("input_lengths", K::Ints, D::Required), p("target_lengths", K::Ints, D::Required), p("blank", K::Int, D::Required)] },
+        Overload { name: "Tensor", symbol: c"_ZN2at4_ops26_use_cudnn_ctc_loss_Tensor4callERKNS_6TensorES4_S4_S4_l", gives: Gives::Truth, positional: 5, parameters: &[p("log_probs", K::Tensor, D::Required), p("targets", K::Tensor, D::Required), p("input_lengths", K::Tensor, D::Required), p("target_lengths", K::Tensor, D::Required), p("blank", K::Int, D::Required)] },
+    ]),
+    ("_use_miopen_ctc_loss", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops20_use_miopen_ctc_loss4callERKNS_6TensorES4_N3c108ArrayRefIlEES7_l", gives: Gives::Truth, positional: 5, parameters: &[p("log_probs", K::Tensor, D::Required), p("targets", K::Tensor, D::Required), p("input_lengths", K::Ints, D::Required), p("target_lengths", K::Ints, D::Required), p("blank", K::Int, D::Required)] },
+        Overload { name: "Tensor", symbol: c"_ZN2at4_ops27_use_miopen_ctc_loss_Tensor4callERKNS_6TensorES4_S4_S4_l", gives: Gives::Truth, positional: 5, parameters: &[p("log_probs", K::Tensor, D::Required), p("targets", K::Tensor, D::Required), p("input_lengths", K::Tensor, D::Required), p("target_lengths", K::Tensor, D::Required), p("blank", K::Int, D::Required)] },
+    ]),
     ("_values", &[
         Overload { name: "", symbol: c"_ZN2at4_ops7_values4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
@@ -647,6 +664,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
         Overload { name: "dim", symbol: c"_ZN2at4_ops7all_dim4callERKNS_6TensorElb", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("keepdim", K::Bool, D::Bool(false))] },
         Overload { name: "dims", symbol: c"_ZN2at4_ops8all_dims4callERKNS_6TensorEN3c1016OptionalArrayRefIlEEb", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::OptionalInts, D::Nothing), p("keepdim", K::Bool, D::Bool(false))] },
         Overload { name: "", symbol: c"_ZN2at4_ops3all4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("allclose", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops8allclose4callERKNS_6TensorES4_ddb", gives: Gives::Truth, positional: 5, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required), p("rtol", K::Float, D::Float(1e-05)), p("atol", K::Float, D::Float(1e-08)), p("equal_nan", K::Bool, D::Bool(false))] },
     ]),
     ("alpha_dropout", &[
         Overload { name: "", symbol: c"_ZN2at4_ops13alpha_dropout4callERKNS_6TensorEdb", gives: Gives::Tensor, positional: 3, parameters: &[p("input", K::Tensor, D::Required), p("p", K::Float, D::Required), p("train", K::Bool, D::Required)] },
@@ -1087,6 +1107,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ("cudnn_grid_sampler", &[
         Overload { name: "", symbol: c"_ZN2at4_ops18cudnn_grid_sampler4callERKNS_6TensorES4_", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("grid", K::Tensor, D::Required)] },
     ]),
+    ("cudnn_is_acceptable", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops19cudnn_is_acceptable4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
     ("cumprod", &[
         Overload { name: "", symbol: c"_ZN2at4_ops7cumprod4callERKNS_6TensorElSt8optionalIN3c1010ScalarTypeEE", gives: Gives::Tensor, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("dim", K::Int, D::Required), p("dtype", K::OptionalCode, D::Nothing)] },
     ]),
@@ -1198,6 +1221,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ("eq_", &[
         Overload { name: "Scalar", symbol: c"_ZN2at4_ops10eq__Scalar4callERNS_6TensorERKN3c106ScalarE", gives: Gives::Itself, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Scalar, D::Required)] },
         Overload { name: "Tensor", symbol: c"_ZN2at4_ops10eq__Tensor4callERNS_6TensorERKS2_", gives: Gives::Itself, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
+    ]),
+    ("equal", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops5equal4callERKNS_6TensorES4_", gives: Gives::Truth, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
     ]),
     ("erf", &[
         Overload { name: "", symbol: c"_ZN2at4_ops3erf4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
@@ -1555,6 +1581,42 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ("inverse", &[
         Overload { name: "", symbol: c"_ZN2at4_ops7inverse4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
+    ("is_coalesced", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops12is_coalesced4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("is_complex", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops10is_complex4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("is_conj", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops7is_conj4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("is_distributed", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops14is_distributed4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("is_floating_point", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops17is_floating_point4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("is_inference", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops12is_inference4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("is_leaf", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops7is_leaf4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("is_neg", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops6is_neg4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("is_nonzero", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops10is_nonzero4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("is_same_size", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops12is_same_size4callERKNS_6TensorES4_", gives: Gives::Truth, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required)] },
+    ]),
+    ("is_set_to", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops9is_set_to4callERKNS_6TensorES4_", gives: Gives::Truth, positional: 2, parameters: &[p("self", K::Tensor, D::Required), p("tensor", K::Tensor, D::Required)] },
+    ]),
+    ("is_signed", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops9is_signed4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
     ("isclose", &[
         Overload { name: "", symbol: c"_ZN2at4_ops7isclose4callERKNS_6TensorES4_ddb", gives: Gives::Tensor, positional: 5, parameters: &[p("self", K::Tensor, D::Required), p("other", K::Tensor, D::Required), p("rtol", K::Float, D::Float(1e-05)), p("atol", K::Float, D::Float(1e-08)), p("equal_nan", K::Bool, D::Bool(false))] },
     ]),
@@ -1582,6 +1644,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ]),
     ("istft", &[
         Overload { name: "", symbol: c"_ZN2at4_ops5istft4callERKNS_6TensorElSt8optionalIlES6_RKS5_IS2_EbbS5_IbES6_b", gives: Gives::Tensor, positional: 10, parameters: &[p("self", K::Tensor, D::Required), p("n_fft", K::Int, D::Required), p("hop_length", K::OptionalInt, D::Nothing), p("win_length", K::OptionalInt, D::Nothing), p("window", K::OptionalTensor, D::Nothing), p("center", K::Bool, D::Bool(true)), p("normalized", K::Bool, D::Bool(false)), p("onesided", K::OptionalBool, D::Nothing), p("length", K::OptionalInt, D::Nothing), p("return_complex", K::Bool, D::Bool(false))] },
+    ]),
+    ("item", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops4item4callERKNS_6TensorE", gives: Gives::Number, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("kl_div", &[
         Overload { name: "", symbol: c"_ZN2at4_ops6kl_div4callERKNS_6TensorES4_lb", gives: Gives::Tensor, positional: 3, parameters: &[p("self", K::Tensor, D::Required), p("target", K::Tensor, D::Required), p("reduction", K::Int, D::Int(1)), p("log_target", K::Bool, D::Bool(false))] },
@@ -2274,6 +2339,9 @@ pub const DIRECT: &[(&str, &[Overload])] = &[
     ]),
     ("resolve_neg", &[
         Overload { name: "", symbol: c"_ZN2at4_ops11resolve_neg4callERKNS_6TensorE", gives: Gives::Tensor, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
+    ]),
+    ("retains_grad", &[
+        Overload { name: "", symbol: c"_ZN2at4_ops12retains_grad4callERKNS_6TensorE", gives: Gives::Truth, positional: 1, parameters: &[p("self", K::Tensor, D::Required)] },
     ]),
     ("rms_norm", &[
         Overload { name: "", symbol: c"_ZN2at4_ops8rms_norm4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEERKSt8optionalIS2_ES9_IdE", gives: Gives::Tensor, positional: 4, parameters: &[p("input", K::Tensor, D::Required), p("normalized_shape", K::Ints, D::Required), p("weight", K::OptionalTensor, D::Nothing), p("eps", K::OptionalFloat, D::Nothing)] },

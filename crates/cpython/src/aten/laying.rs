@@ -8,6 +8,7 @@ use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 use smallvec::SmallVec;
 
 use super::entering::{FLOATS, IN_REGISTERS, Laid, ON_STACK};
@@ -17,8 +18,9 @@ use super::signature::Signature;
 use super::values::{Seen, Value};
 use super::wrapped::Wrapped;
 use super::{Constant, Given, Gives, Indexed, Kind, Operator};
+use crate::heap::tensor;
 use crate::heap::torch::{self, Torch};
-use crate::object::Borrowed;
+use crate::object::{Borrowed, Object};
 
 /// A call of an operator, laid out but for its operands.
 #[derive(Debug)]
@@ -120,6 +122,10 @@ impl Scratch {
     }
 }
 
+fn boolean(py: Python<'_>, value: bool) -> Object<'_> {
+    PyBool::new(py, value).to_owned().into_any()
+}
+
 /// The words of a `Scalar`: a tag, and a value that may be as large as a complex number.
 fn scalar(number: Number) -> [u64; 4] {
     let (tag, value) = number.parts();
@@ -147,14 +153,17 @@ impl Call {
                 false => None,
             },
         };
-        let arguments = match (operator.gives, arguments) {
-            // It is handed over in front, where the place of a result would be.
-            (Gives::Itself, [(Kind::Tensor, Given::Operand(0)), rest @ ..]) => rest,
-            (Gives::Itself, _) => return None,
-            _ => arguments,
+        let kinds = signature.parameters.iter();
+        // It is handed over in front, where the place of a result would be.
+        let (arguments, kinds) = match (operator.gives, arguments) {
+            (Gives::Itself, [(Kind::Tensor, Given::Operand(0)), rest @ ..]) => (rest, kinds),
+            (Gives::Truth, [(Kind::Tensor, Given::Operand(0)), rest @ ..]) => {
+                (rest, kinds.as_slice().strip_prefix(&[Kind::Tensor])?.iter())
+            }
+            (Gives::Itself | Gives::Truth, _) => return None,
+            _ => (arguments, kinds),
         };
-        let kinds = arguments.iter().map(|(kind, _)| kind);
-        if !kinds.eq(&signature.parameters) {
+        if !arguments.iter().map(|(kind, _)| kind).eq(kinds) {
             return None;
         }
         let mut taken = Taken::default();
@@ -289,35 +298,53 @@ impl Call {
         for slot in &self.operands {
             slot.put(torch, operands, &mut laid, &mut scratch)?;
         }
-        let itself = match self.gives {
-            Gives::Itself => Some((operands[0], handle(torch, operands[0])?)),
-            Gives::Tensor => None,
+        let first = match self.gives {
+            Gives::Itself | Gives::Truth => Some(handle(torch, operands[0])?),
+            Gives::Tensor | Gives::Number => None,
         };
         if let [(word, wrapped)] = &self.wrapped[..]
             && !is_dispatched
-            && let Some(tensor) = self.only_tensor(&laid, itself.map(|(_, place)| place))
+            && let Some(tensor) = self.only_tensor(&laid, first)
             // SAFETY: the address of an `at::Tensor`, which its owner keeps.
             && let Some(place) = unsafe { wrapped.place_beside(py, torch, tensor) }
         {
             laid.words[usize::from(*word)] = place;
         }
+        let (runtime, function) = (self.runtime, self.function);
         // SAFETY: the function's signature says what it takes and gives; operands were looked at.
         Some(unsafe {
-            match itself {
-                Some((seen, place)) => self
-                    .runtime
-                    .write(py, self.function, &laid, place as *mut c_void)
-                    .and_then(|()| seen.to_value(py)),
-                None => self.runtime.call(py, self.function, &laid, !is_dispatched),
+            match (self.gives, first) {
+                (Gives::Itself, Some(first)) => runtime
+                    .enter(py, function, &laid, first as *mut c_void)
+                    .and_then(|_| operands[0].to_value(py)),
+                (Gives::Truth, Some(first)) => runtime
+                    .enter(py, function, &laid, first as *mut c_void)
+                    // A `bool` is the lowest byte of the register.
+                    .map(|register| Value::Object(boolean(py, register as usize & 0xff != 0))),
+                (Gives::Number, _) => {
+                    if !tensor::holds_number_at(torch, laid.words[0]) {
+                        return None;
+                    }
+                    let mut scalar = [0_u64; 4];
+                    let place = ptr::from_mut(&mut scalar).cast();
+                    runtime
+                        .enter(py, function, &laid, place)
+                        .and_then(|_| {
+                            let number = Number::from_parts(scalar[0], scalar[2]);
+                            number.expect("its dtype was looked at").to_object(py)
+                        })
+                        .map(Value::Object)
+                }
+                _ => runtime.call(py, function, &laid, !is_dispatched),
             }
         })
     }
 
-    /// The address of the one `at::Tensor` that it's given; `None`: there are others, or none.
+    /// The address of the one `at::Tensor` that it's given, `first` or another; `None`: there are more, or none.
     #[inline]
-    fn only_tensor(&self, laid: &Laid, itself: Option<u64>) -> Option<u64> {
+    fn only_tensor(&self, laid: &Laid, first: Option<u64>) -> Option<u64> {
         let mut tensors = self.operands.iter().filter(|slot| slot.kind == Kind::Tensor);
-        match (itself, tensors.next(), tensors.next()) {
+        match (first, tensors.next(), tensors.next()) {
             (Some(place), None, _) => Some(place),
             (None, Some(slot), None) => Some(laid.words[usize::from(slot.word)]),
             _ => None,

@@ -75,6 +75,21 @@ pub enum Gives {
     Tensor,
     /// Its first argument, which it has written.
     Itself,
+    /// Whether something holds of its first argument, a tensor.
+    Truth,
+    /// The number in a tensor.
+    Number,
+}
+
+impl Gives {
+    /// How a schema of PyTorch's says it.
+    fn in_schemas(self) -> &'static str {
+        match self {
+            Self::Tensor | Self::Itself => "Tensor",
+            Self::Truth => "bool",
+            Self::Number => "number",
+        }
+    }
 }
 
 /// An operator.

@@ -1,7 +1,10 @@
 //! Numbers of the arithmetic (`c10::Scalar`).
 
+use pyo3::IntoPyObjectExt;
 use pyo3::ffi;
 use pyo3::prelude::*;
+
+use crate::object::Object;
 
 /// A `Scalar` that Python makes of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,16 +37,41 @@ impl Number {
 
     /// Its `Tag`, and the bits of its value.
     pub(super) fn parts(self) -> (u64, u64) {
-        const FLOAT: u64 = 0;
-        const INT: u64 = 1;
-        const BOOL: u64 = 4;
         match self {
             Self::Float(value) => (FLOAT, value.to_bits()),
             Self::Int(value) => (INT, value as u64),
             Self::Bool(value) => (BOOL, u64::from(value)),
         }
     }
+
+    /// The number of these parts; `None`: it's of another kind.
+    pub(super) fn from_parts(tag: u64, bits: u64) -> Option<Self> {
+        // The tag is an `int`, the value of a `bool` a byte.
+        Some(match tag & 0xffff_ffff {
+            FLOAT => Self::Float(f64::from_bits(bits)),
+            INT => Self::Int(bits as i64),
+            BOOL => Self::Bool(bits & 0xff != 0),
+            _ => return None,
+        })
+    }
+
+    /// As an object of Python's.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(super) fn to_object(self, py: Python<'_>) -> PyResult<Object<'_>> {
+        match self {
+            Self::Float(value) => value.into_bound_py_any(py),
+            Self::Int(value) => value.into_bound_py_any(py),
+            Self::Bool(value) => value.into_bound_py_any(py),
+        }
+    }
 }
+
+// Tags of a `c10::Scalar`.
+const FLOAT: u64 = 0;
+const INT: u64 = 1;
+const BOOL: u64 = 4;
 
 /// The value of an exact `int` that fits.
 #[inline]

@@ -1,6 +1,7 @@
 //! What calls of PyTorch's operators need of PyTorch and of C++'s runtime.
 
 use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
@@ -129,7 +130,7 @@ impl Runtime {
         let place = ptr::from_mut(&mut result).cast();
         // SAFETY: the caller's promise, and a place for a tensor, which is moved to memory of its own.
         let (told, tensor) = unsafe {
-            let told = self.enter(py, operator, arguments, place)?;
+            let (told, _) = self.entered(py, operator, arguments, place)?;
             let held = (self.new)(size_of::<*mut c_void>()).cast::<*mut c_void>();
             held.write(result);
             let held = NonNull::new_unchecked(held.cast());
@@ -187,40 +188,42 @@ impl Runtime {
         unsafe { (self.delete_tensor)(tensor.as_ptr()) };
     }
 
-    /// Calls an operator that writes a tensor: the `at::Tensor` at `written`.
+    /// Calls an operator; what it returns in a register.
     ///
     /// # Errors
-    /// As [`Runtime::call`].
+    /// What the operator has thrown, or an error that a warning has become: then what it gives is lost.
     ///
     /// # Safety
-    /// The operator takes the tensor and behind it these arguments, and gives the tensor back.
-    pub(super) unsafe fn write(
+    /// It takes `first` and these arguments, and gives nothing that has to be dropped.
+    #[inline]
+    pub(super) unsafe fn enter(
         &self,
         py: Python<'_>,
         operator: *const c_void,
         arguments: &Laid,
-        written: *mut c_void,
-    ) -> PyResult<()> {
+        first: *mut c_void,
+    ) -> PyResult<*mut c_void> {
         // SAFETY: passed on to the caller.
-        unsafe { self.enter(py, operator, arguments, written)? }
+        let (told, register) = unsafe { self.entered(py, operator, arguments, first)? };
+        told.map(|()| register)
     }
 
-    /// Calls an operator. The result is an error that a warning has become, behind the operator.
+    /// Calls an operator. The result is an error that a warning has become, behind the operator, and a register.
     ///
     /// # Errors
     /// What the operator has thrown.
     ///
     /// # Safety
     /// It takes `first` and these arguments.
-    unsafe fn enter(
+    unsafe fn entered(
         &self,
         py: Python<'_>,
         operator: *const c_void,
         arguments: &Laid,
         first: *mut c_void,
-    ) -> PyResult<PyResult<()>> {
-        let mut handler = WarningHandler([0; 16]);
-        let handler = ptr::from_mut(&mut handler).cast::<c_void>();
+    ) -> PyResult<(PyResult<()>, *mut c_void)> {
+        let mut handler = MaybeUninit::<WarningHandler>::uninit();
+        let handler = handler.as_mut_ptr().cast::<c_void>();
         // SAFETY: a place that is large enough for a handler. It is told before it goes.
         unsafe { (self.hear_warnings)(handler) };
         // SAFETY: the caller's promise; nothing of Python's is touched while the GIL is released. It always is: autograd
@@ -237,7 +240,7 @@ impl Runtime {
         match called {
             // SAFETY: it was just caught.
             Err(exception) => Err(unsafe { self.error(py, exception.as_ptr()) }),
-            Ok(_) => Ok(told.map(|_| ())),
+            Ok(register) => Ok((told.map(|_| ()), register)),
         }
     }
 

@@ -15,8 +15,8 @@ use crate::modules;
 #[derive(Debug)]
 pub(super) struct Signature {
     pub address: *const c_void,
-    /// Whether it takes a tensor in front that it writes and gives back.
-    pub gives_itself: bool,
+    /// Whether it takes a tensor in front that it writes.
+    writes: bool,
     /// Behind that.
     pub parameters: Vec<Kind>,
 }
@@ -30,7 +30,7 @@ unsafe impl Sync for Signature {}
 static KNOWN: Mutex<Option<FxHashMap<usize, Option<&'static Signature>>>> = Mutex::new(None);
 
 impl Signature {
-    /// The function of this name, if it gives a tensor and its type is known.
+    /// The function of this name, if it gives what it should and its type is known.
     pub(super) fn of(operator: &Operator) -> Option<&'static Self> {
         let key = operator.symbol.as_ptr() as usize;
         let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,8 +39,8 @@ impl Signature {
             return found;
         }
         let found = Self::find(operator).filter(|found| {
-            found.gives_itself == (operator.gives == Gives::Itself)
-                && Python::attach(|py| gives_tensor(py, operator).unwrap_or(false))
+            found.writes == (operator.gives == Gives::Itself)
+                && Python::attach(|py| gives(py, operator).unwrap_or(false))
         });
         let found = found.map(|found| &*Box::leak(Box::new(found)));
         known().get_or_insert_default().insert(key, found);
@@ -56,14 +56,14 @@ impl Signature {
             return None;
         }
         let mut parameters = split(parameters).peekable();
-        let gives_itself = parameters.next_if_eq(&"at::Tensor&").is_some();
+        let writes = parameters.next_if_eq(&"at::Tensor&").is_some();
         let parameters = parameters.map(kind).collect::<Option<_>>()?;
-        Some(Self { address, gives_itself, parameters })
+        Some(Self { address, writes, parameters })
     }
 }
 
-/// Whether PyTorch's schema of the operator has one tensor as its result.
-fn gives_tensor(py: Python<'_>, operator: &Operator) -> PyResult<bool> {
+/// Whether PyTorch's schema of the operator says the same of its result.
+fn gives(py: Python<'_>, operator: &Operator) -> PyResult<bool> {
     let c = modules::import(py, "torch")?.getattr("_C")?;
     let name = format!("aten::{}", operator.name);
     let schema = c.getattr("_get_schema")?.call1((name, operator.overload))?;
@@ -72,7 +72,7 @@ fn gives_tensor(py: Python<'_>, operator: &Operator) -> PyResult<bool> {
         return Ok(false);
     }
     let ty: String = returns.get_item(0)?.getattr("type")?.str()?.extract()?;
-    Ok(ty == "Tensor")
+    Ok(ty == operator.gives.in_schemas())
 }
 
 /// The parameters in a list of them.

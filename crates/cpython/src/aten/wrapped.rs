@@ -10,7 +10,6 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
@@ -120,11 +119,7 @@ fn make<'py>(
     })?;
     let module = module.bind(py);
     let torch = modules::import(py, "torch")?;
-    let number = match number {
-        Number::Int(value) => value.into_bound_py_any(py),
-        Number::Bool(value) => value.into_bound_py_any(py),
-        Number::Float(value) => value.into_bound_py_any(py),
-    }?;
+    let number = number.to_object(py)?;
     let Some(dtype) = dtype else {
         let made = module.call_method1("wrapped", (torch, number))?;
         return Ok((!made.is_none()).then_some(made));

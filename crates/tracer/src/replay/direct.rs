@@ -85,6 +85,8 @@ impl Named {
                 })
             }
         };
+        // What asks a tensor whether it's true.
+        let name = if name == "__bool__" { "is_nonzero".to_owned() } else { name };
         is_known.then_some(Self { name, is_method, by_type: false })
     }
 }
@@ -177,6 +179,8 @@ fn operator(name: &'static str, overload: &Overload) -> aten::Operator {
         gives: match overload.gives {
             direct::Gives::Tensor => aten::Gives::Tensor,
             direct::Gives::Itself => aten::Gives::Itself,
+            direct::Gives::Truth => aten::Gives::Truth,
+            direct::Gives::Number => aten::Gives::Number,
         },
     }
 }

@@ -416,6 +416,21 @@ pub(crate) unsafe fn dtype_in_memory(torch: &Torch, place: u64) -> Option<i32> {
     }
 }
 
+/// Whether the tensor whose `at::Tensor` lies at `place` holds real numbers of up to 64 bits, wherever they are.
+///
+/// # Safety
+/// A live `at::Tensor` lies there.
+#[inline]
+pub(crate) unsafe fn holds_number_at(torch: &Torch, place: u64) -> bool {
+    /// `uint8` to `int64`, `float16` to `float64`, `bool`, `bfloat16` as `c10::ScalarType`.
+    const NUMBERS: u32 = 0b1000_1000_1111_1111;
+    torch.offsets.as_ref().is_some_and(|offsets| {
+        // SAFETY: the caller's promise; the offsets were verified.
+        let (dtype, ..) = unsafe { offsets.kind(*(place as *const *const c_void)) };
+        u32::try_from(dtype).is_ok_and(|dtype| NUMBERS.checked_shr(dtype).unwrap_or(0) & 1 != 0)
+    })
+}
+
 /// Makes `tensor` stand for a number as `number` does and `other` doesn't, which else are the same: a flag beside the
 /// dtype says so. Whether it was found.
 #[must_use]
