@@ -22,6 +22,7 @@ pub mod direct;
 mod direct_rows;
 mod facts;
 mod fills;
+pub mod functional;
 mod numbered;
 mod numeric;
 pub mod programs;

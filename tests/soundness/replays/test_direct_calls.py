@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from differential.support import api
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -232,6 +233,93 @@ def test_operators_of_a_number(function: Callable[[Any, Any], Any]) -> None:
                         x = right()
                         found.append(outcome(partial(way, x), (x,), is_watched))
                 assert found[:2] == found[2:], (function, number, right())
+
+
+def functions() -> list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool]]:
+    """Functions of `torch.nn.functional` that are written in Python, and whether they're one operator."""
+    x, w, b = torch.rand(2, 3, 4) - 0.5, torch.rand(4), torch.rand(4)
+    table, places = torch.rand(5, 4), torch.tensor([[1, 4], [0, 2]])
+    found: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool]] = [
+        (F.layer_norm, (x, (4,)), {}, True),
+        (F.layer_norm, (x, [3, 4], None, None, 1e-3), {}, True),
+        (F.layer_norm, (x, (4,), w, b, 1e-12), {}, True),
+        (F.layer_norm, (x,), {"normalized_shape": (4,), "bias": b, "weight": w}, True),
+        (F.layer_norm, (x, (3,), w), {}, True),  # It raises.
+        (F.rms_norm, (x, (4,), w), {}, True),
+        (F.rms_norm, (x, (4,)), {"eps": 1e-3}, True),
+        (F.embedding, (places, table), {}, True),
+        (F.embedding, (places, table, 2), {"sparse": False}, True),
+        (F.embedding, (places, table, -1), {}, False),
+        (F.embedding, (places, table), {"max_norm": 0.5}, False),
+        (F.embedding, (places + 3, table), {}, True),  # It raises.
+    ]
+    for function in (F.relu, F.relu6, F.selu, F.silu, F.hardswish, F.mish):
+        found += [
+            (function, (x,), {}, True),
+            (function, (), {"input": x}, True),
+            (function, (x, False), {}, True),
+            (function, (x,), {"inplace": False}, True),
+            (function, (x * 1,), {"inplace": True}, False),
+        ]
+    for function in (F.softmax, F.log_softmax):
+        found += [
+            (function, (x, -1), {}, True),
+            (function, (x,), {"dim": 1}, True),
+            (function, (x, 7), {}, True),  # It raises.
+            (function, (x, 1), {"dtype": torch.float64}, False),
+            (function, (x,), {}, False),
+        ]
+    q, k, v = (torch.rand(2, 2, 3, 4) for _ in range(3))
+    mask = torch.tensor([[True, False, True]] * 3)
+    attention = F.scaled_dot_product_attention
+    found += [
+        (attention, (q, k, v), {}, True),
+        (attention, (q, k, v, mask), {}, True),
+        (attention, (q, k, v), {"attn_mask": mask, "scale": 0.3}, True),
+        (attention, (q, k, v), {"is_causal": True, "dropout_p": 0.0, "scale": None}, True),
+        (attention, (q, k[:, :1], v[:, :1]), {"enable_gqa": True, "scale": 2}, True),
+        (attention, (q, k[:, :1], v[:, :1]), {"enable_gqa": False}, True),
+    ]
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(functions())))
+def test_functions(number: int) -> None:
+    """What a function in Python ends in, if it does nothing else."""
+    function, args, kwargs, is_direct = functions()[number]
+    try:
+        made = directly(function, *copied((args, kwargs), False))
+    except (RuntimeError, IndexError):
+        made = ()
+    assert (made is not None) == is_direct
+    compiled = api.compile(lambda args, kwargs: function(*args, **kwargs))
+    with stator.config.patch(skip_unprofitable=False):
+        for requires_grad, is_watched in itertools.product((False, True), repeat=2):
+            found = []
+            for way in (function, directly if is_direct else function, compiled, compiled):
+                given = copied((args, kwargs), requires_grad)
+                if way is compiled:
+                    call = partial(compiled, *given)
+                elif way is function:
+                    call = partial(function, *given[0], **given[1])
+                else:
+                    call = lambda given=given: directly(function, *given)[0]  # type: ignore[index]
+                found.append(outcome(call, given, is_watched))
+            assert found[0] == found[1] == found[2] == found[3]
+
+
+def test_a_function_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the program's under the name of PyTorch's does what it does."""
+
+    def relu(input: Tensor, inplace: bool = False) -> Tensor:
+        return input * 3
+
+    monkeypatch.setattr(F, "relu", relu)
+    assert directly(relu, (torch.ones(2),), {}) is None
+    compiled = api.compile(lambda x: F.relu(x) + 1)
+    with stator.config.patch(skip_unprofitable=False):
+        for _ in range(3):
+            assert compiled(torch.ones(2))[0] == 4
 
 
 BASES: list[Callable[[], Tensor]] = [

@@ -180,18 +180,20 @@ impl Call {
             Kind::OptionalInts => taken.on_stack(3)?,
             Kind::Float => taken.float()?,
             Kind::OptionalFloat => {
-                let place = taken.float()?;
                 let Given::Constant(constant) = given else { return None };
                 let (value, has) = match constant {
                     Constant::Nothing => (0.0, false),
                     constant => (constant.float()?, true),
                 };
-                self.laid.floats[place] = value;
+                // A value and a flag: each in a register of its kind, or both on the stack.
                 if taken.registers == IN_REGISTERS {
-                    // Both go onto the stack then.
-                    return None;
+                    let word = taken.on_stack(2)?;
+                    self.laid.words[word] = value.to_bits();
+                    self.laid.words[word + 1] = u64::from(has);
+                } else {
+                    self.laid.floats[taken.float()?] = value;
+                    self.laid.words[taken.words(1)?] = u64::from(has);
                 }
-                self.laid.words[taken.words(1)?] = u64::from(has);
                 return Some(());
             }
             _ => taken.words(1)?,

@@ -22,6 +22,7 @@ use stator_graph::{
     Arg, ArgList, Graph, KeywordList, LastUse, LastUses, NodeId, NodeKind, ObjectId, Operator,
     Target,
 };
+use stator_operators::functional::Function;
 
 use super::constant::to_object;
 use super::cut::{Cut, Part};
@@ -119,6 +120,16 @@ struct Compiler<'g, 'py> {
     program: Program,
 }
 
+/// What may be a call of one operator.
+enum Ending {
+    /// One that indexes.
+    Item,
+    /// One by its name.
+    Operator(Named),
+    /// One behind a function of `torch.nn.functional`.
+    Function(&'static Function),
+}
+
 /// The operands of one step, and the registers that die with it.
 #[derive(Default)]
 struct Reads {
@@ -209,21 +220,33 @@ impl<'g, 'py> Compiler<'g, 'py> {
         for &arg in self.graph.args(args) {
             self.read(arg, id, Some(id), takes_shared, &mut reads)?;
         }
-        let action = self.direct(target, action, &reads.operands).unwrap_or(action);
+        let action = self.direct(id, target, action, &reads.operands).unwrap_or(action);
         self.step_of_node(id, action, &reads);
         Ok(())
     }
 
     /// The call of an operator that an action ends in.
-    fn direct(&mut self, target: Target, action: Action, operands: &[Operand]) -> Option<Action> {
-        let (named, keywords) = match (target, action) {
-            (Target::Operator(Operator::GetItem), Action::Binary(_)) => (None, None),
+    fn direct(
+        &mut self,
+        id: NodeId,
+        target: Target,
+        action: Action,
+        operands: &[Operand],
+    ) -> Option<Action> {
+        let (ending, keywords) = match (target, action) {
+            (Target::Operator(Operator::GetItem), Action::Binary(_)) => (Ending::Item, None),
             (Target::Operator(operator), Action::Unary(_) | Action::Binary(_)) => {
-                (Some(Named::of_operator(operator.name())?), None)
+                (Ending::Operator(Named::of_operator(operator.name())?), None)
             }
             (_, Action::Call { callable, keywords }) => {
                 let callable = self.program.constants[callable as usize].bind(self.py);
-                (Some(Named::of_callable(callable)?), keywords)
+                let ending = match direct::of_function(callable) {
+                    // What it raises has the function's own frame.
+                    Some(_) if self.is_caught(id) => return None,
+                    Some(function) => Ending::Function(function),
+                    None => Ending::Operator(Named::of_callable(callable)?),
+                };
+                (ending, keywords)
             }
             _ => return None,
         };
@@ -239,12 +262,23 @@ impl<'g, 'py> Compiler<'g, 'py> {
         let names: SmallVec<[_; 4]> = names.into_iter().flatten().collect();
         let names: Option<SmallVec<[&str; 4]>> =
             names.iter().map(|name| name.cast::<PyString>().ok()?.to_str().ok()).collect();
-        let call = match named {
-            Some(named) => direct::of(&named, &arguments, &names?),
-            None => direct::of_item(&arguments),
+        let call = match ending {
+            Ending::Item => direct::of_item(&arguments),
+            Ending::Operator(named) => direct::of(&named, &arguments, &names?),
+            Ending::Function(function) => direct::of_call(self.py, function, &arguments, &names?),
         }?;
         self.program.direct.push((call, action));
         Some(Action::Direct { call: index(self.program.direct.len() - 1) })
+    }
+
+    /// Whether the program is left where the node raises.
+    fn is_caught(&self, id: NodeId) -> bool {
+        let behind = id.index() + 1;
+        behind < self.graph.len()
+            && matches!(
+                self.graph.node(NodeId::new(behind)).kind,
+                NodeKind::Call { target: Target::Catch, .. }
+            )
     }
 
     /// A call that does nothing is no step, unless a value dies with it.

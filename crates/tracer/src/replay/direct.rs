@@ -4,13 +4,18 @@
 //! its arguments. Arguments that aren't constants are looked at in each call: where one is something else than the operator
 //! takes, the Python function is called, as without this.
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyEllipsis, PyInt, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{
+    PyBool, PyDict, PyEllipsis, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple,
+};
 use smallvec::SmallVec;
 use stator_cpython::aten::{self, By, Constant, Given, Indexed, Number, Seen};
 use stator_cpython::heap::tensor::is_tensor;
+use stator_cpython::modules;
 use stator_graph::{Graph, NodeKind, Target};
 use stator_operators::direct::{self, Default, Kind, Overload, Parameter};
+use stator_operators::functional::{self, Function, Take};
 
 /// A callable of PyTorch's.
 pub(super) struct Named {
@@ -49,7 +54,7 @@ pub fn count(graph: &Graph) -> usize {
         Target::Function { name, .. } | Target::Method { name, .. } => {
             let name = graph.text(name);
             let name = name.rsplit_once('.').map_or(name, |(_, last)| last);
-            direct::find(name).is_some()
+            direct::find(name).is_some() || name == "__bool__"
         }
         _ => false,
     };
@@ -91,6 +96,78 @@ impl Named {
     }
 }
 
+/// The function of `torch.nn.functional` that an object is, if it only calls one operator.
+pub(super) fn of_function(callable: &pyo3::Bound<'_, PyAny>) -> Option<&'static Function> {
+    let function = callable.cast_exact::<PyFunction>().ok()?;
+    let name: String = function.getattr("__name__").ok()?.extract().ok()?;
+    let found = functional::find(&name)?;
+    let module = modules::import(callable.py(), "torch.nn.functional").ok()?;
+    let file = function.getattr("__code__").ok()?.getattr("co_filename").ok()?;
+    let is_known = module.getattr(name.as_str()).ok()?.is(callable)
+        && module.getattr("__file__").ok()?.eq(file).ok()?;
+    is_known.then_some(found)
+}
+
+/// The call of the operator that a function of `torch.nn.functional` ends in. The last arguments are those of these keywords.
+pub(super) fn of_call(
+    py: Python<'_>,
+    function: &Function,
+    arguments: &[Argument<'_>],
+    keywords: &[&str],
+) -> Option<aten::Call> {
+    let (positional, named_ones) = arguments.split_at(arguments.len().checked_sub(keywords.len())?);
+    let argument = |number: usize| -> Option<Argument<'_>> {
+        let (name, default) = function.parameters[number];
+        let named = || keywords.iter().zip(named_ones).find(|(keyword, _)| **keyword == name);
+        match positional.get(number).or_else(|| named().map(|(_, argument)| argument)) {
+            Some(Argument::Constant(constant)) => Some(Argument::Constant(constant.clone())),
+            Some(Argument::Operand(operand)) => Some(Argument::Operand(*operand)),
+            None => default_object(py, default).map(Argument::Constant),
+        }
+    };
+    let is_known = |keyword: &&str| function.parameters.iter().any(|(name, _)| name == keyword);
+    if positional.len() > function.parameters.len() || !keywords.iter().all(is_known) {
+        return None;
+    }
+    for &number in function.left {
+        let Argument::Constant(given) = argument(number)? else { return None };
+        let left = default_object(py, function.parameters[number].1)?;
+        if !left.get_type().is(given.get_type()) || !left.eq(given).ok()? {
+            return None;
+        }
+    }
+    let mut taken: SmallVec<[Argument<'_>; 8]> = SmallVec::new();
+    for take in function.takes {
+        taken.push(match *take {
+            Take::Argument(number) => argument(number)?,
+            Take::Place(number) => match argument(number)? {
+                Argument::Constant(place) if place.is_none() => {
+                    Argument::Constant((-1_i64).into_bound_py_any(py).ok()?)
+                }
+                Argument::Constant(place) => {
+                    let is_place = |place: &i64| *place >= 0;
+                    place.cast_exact::<PyInt>().ok()?.extract().ok().filter(is_place)?;
+                    Argument::Constant(place)
+                }
+                Argument::Operand(_) => return None,
+            },
+            Take::Truth(value) => Argument::Constant(value.into_bound_py_any(py).ok()?),
+        });
+    }
+    let name = function.operator.to_owned();
+    of(&Named { name, is_method: false, by_type: false }, &taken, &[])
+}
+
+fn default_object(py: Python<'_>, default: Default) -> Option<pyo3::Bound<'_, PyAny>> {
+    Some(match default {
+        Default::Nothing => py.None().into_bound(py),
+        Default::Bool(value) => value.into_bound_py_any(py).ok()?,
+        Default::Int(value) => value.into_bound_py_any(py).ok()?,
+        Default::Float(value) => value.into_bound_py_any(py).ok()?,
+        Default::Required | Default::Ints(_) | Default::Text(_) => return None,
+    })
+}
+
 /// An argument of a call.
 pub(super) enum Argument<'py> {
     /// Always this.
@@ -129,6 +206,8 @@ pub fn call<'py>(
     let getitem = stator_cpython::modules::import(callable.py(), "operator")?.getattr("getitem")?;
     let call = if callable.is(&getitem) {
         of_item(&arguments)
+    } else if let Some(function) = of_function(callable) {
+        of_call(callable.py(), function, &arguments, &names)
     } else {
         Named::of_callable(callable).and_then(|named| of(&named, &arguments, &names))
     };
