@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -141,6 +142,70 @@ def test_values_between_operators(fn: Callable[[Tensor], Any], dtype: torch.dtyp
                 given = [x.clone().requires_grad_(requires_grad) for _ in range(2)]
                 assert same(compiled(given[1]), fn(given[0])), (factor, requires_grad)
                 assert same(given[0], given[1])
+
+
+def with_numbers(x: Tensor) -> tuple[Tensor, ...]:
+    """Numbers that are others in each call."""
+    with torch.no_grad():
+        factor, count = x.sum().item(), int(x.abs().max())
+        half = factor * 0.5 - 1e-3
+        z = x.double().clone().mul_(half).div_(count + 3)
+        y = ((x * factor + half) / (count + 2) - count).add(factor, alpha=2)
+    w = 2 * x - (1 - x) + (0.5 + x * half) - half * x
+    return y, z, w, (x.sum() * factor).view(1) / half, x.mul(factor), half - x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_numbers_that_are_others_each_time(dtype: torch.dtype) -> None:
+    compiled = api.compile(with_numbers)
+    with stator.config.patch(skip_unprofitable=False):
+        for factor in (1, 1, -2, 3, 1.5, 0.1, 1e10, 7):
+            x = ((torch.arange(4.0) + 1) * factor).to(dtype)
+            assert same(compiled(x), with_numbers(x)), factor
+            if dtype.is_floating_point:
+                given = [x.clone().requires_grad_() for _ in range(2)]
+                assert same(compiled(given[1]), with_numbers(given[0])), factor
+
+
+def test_numbers_that_are_kept_for_gradients() -> None:
+    """What autograd keeps of a number is that number, whatever others come later."""
+
+    def fn(x: Tensor, rates: Tensor) -> Tensor:
+        for rate in rates.tolist():
+            x = (x * rate / (rate + 1)).sin()
+        return x
+
+    compiled, found = api.compile(fn), []
+    with stator.config.patch(skip_unprofitable=False):
+        for way in (fn, compiled):
+            leaf = torch.ones(3, requires_grad=True)
+            made = [way(leaf, torch.tensor([0.5, 2.0, 3.0]) * n) for n in range(1, 9)]
+            gradients = [torch.autograd.grad(one.sum(), leaf)[0] for one in made]
+            found.append((made, gradients))
+    assert same(found[0], found[1])
+
+
+def test_numbers_and_threads() -> None:
+    def fn(x: Tensor, start: float) -> Tensor:
+        for step in range(20):
+            x = x * (start + step) / (start + 1)
+        return x
+
+    compiled, failed = stator.compile(fn, dynamic=True), []
+
+    def run(number: int) -> None:
+        for turn in range(60):
+            x, start = torch.ones(4), 1.0 + number + 0.25 * turn
+            if not torch.equal(compiled(x, start), fn(x, start)):
+                failed.append((number, turn))
+
+    with stator.config.patch(skip_unprofitable=False):
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failed
 
 
 class Named(Tensor):

@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -15,6 +16,7 @@ use super::entering::{FLOATS, IN_REGISTERS, Laid, ON_STACK};
 use super::number::{Number, int};
 use super::runtime::Runtime;
 use super::signature::Signature;
+use super::spare::Spare;
 use super::values::{Seen, Value};
 use super::wrapped::Wrapped;
 use super::{Constant, Given, Gives, Indexed, Kind, Operator};
@@ -34,6 +36,8 @@ pub(super) struct Call {
     /// Tensors that stand for numbers, and the words that point to them.
     wrapped: SmallVec<[(u8, Wrapped); 1]>,
     gives: Gives,
+    /// Whether an operand that is a number may be given for a tensor: not once a tensor made of one was kept.
+    takes_numbers: AtomicBool,
     /// If the types of tensors have to be as they were: their versions.
     versions: Option<[u32; 2]>,
 }
@@ -148,6 +152,7 @@ impl Call {
             kept: Vec::new(),
             wrapped: SmallVec::new(),
             gives: operator.gives,
+            takes_numbers: AtomicBool::new(operator.takes_numbers),
             versions: match by_type {
                 true => Some(Python::attach(|py| torch::get(py)?.versions(py))?),
                 false => None,
@@ -297,30 +302,64 @@ impl Call {
         let is_dispatched = self.runtime.is_dispatched();
         let mut laid = self.laid;
         let mut scratch = Scratch::new();
+        let mut number = None;
         for slot in &self.operands {
-            slot.put(torch, operands, &mut laid, &mut scratch)?;
+            if slot.put(torch, operands, &mut laid, &mut scratch).is_none() {
+                let is_another = number.replace(self.number(slot, operands)?).is_some();
+                if is_another || is_dispatched {
+                    return None;
+                }
+            }
         }
         let first = match self.gives {
             Gives::Itself | Gives::Truth => Some(handle(torch, operands[0])?),
             Gives::Tensor | Gives::Number => None,
         };
+        let spare = match number {
+            Some((word, number)) => {
+                let tensor = self.only_tensor(&laid, first, Some(word))?;
+                // SAFETY: the address of an `at::Tensor`, which its owner keeps.
+                let spare = unsafe { Spare::take(py, torch, tensor, number)? };
+                laid.words[usize::from(word)] = spare.place();
+                Some(spare)
+            }
+            None => None,
+        };
         if let [(word, wrapped)] = &self.wrapped[..]
             && !is_dispatched
-            && let Some(tensor) = self.only_tensor(&laid, first)
+            && let Some(tensor) = self.only_tensor(&laid, first, None)
             // SAFETY: the address of an `at::Tensor`, which its owner keeps.
             && let Some(place) = unsafe { wrapped.place_beside(py, torch, tensor) }
         {
             laid.words[usize::from(*word)] = place;
         }
+        let made = self.enter(py, torch, operands, &laid, first, !is_dispatched);
+        if spare.is_some_and(|spare| !spare.give_back()) {
+            self.takes_numbers.store(false, Ordering::Relaxed);
+        }
+        made
+    }
+
+    /// Calls the function; `may_hold`: what it gives needs no object.
+    #[inline]
+    fn enter<'py>(
+        &self,
+        py: Python<'py>,
+        torch: &Torch,
+        operands: &[Seen<'_, 'py>],
+        laid: &Laid,
+        first: Option<u64>,
+        may_hold: bool,
+    ) -> Option<PyResult<Value<'py>>> {
         let (runtime, function) = (self.runtime, self.function);
         // SAFETY: the function's signature says what it takes and gives; operands were looked at.
         Some(unsafe {
             match (self.gives, first) {
                 (Gives::Itself, Some(first)) => runtime
-                    .enter(py, function, &laid, first as *mut c_void)
+                    .enter(py, function, laid, first as *mut c_void)
                     .and_then(|_| operands[0].to_value(py)),
                 (Gives::Truth, Some(first)) => runtime
-                    .enter(py, function, &laid, first as *mut c_void)
+                    .enter(py, function, laid, first as *mut c_void)
                     // A `bool` is the lowest byte of the register.
                     .map(|register| Value::Object(boolean(py, register as usize & 0xff != 0))),
                 (Gives::Number, _) => {
@@ -330,22 +369,36 @@ impl Call {
                     let mut scalar = [0_u64; 4];
                     let place = ptr::from_mut(&mut scalar).cast();
                     runtime
-                        .enter(py, function, &laid, place)
+                        .enter(py, function, laid, place)
                         .and_then(|_| {
                             let number = Number::from_parts(scalar[0], scalar[2]);
                             number.expect("its dtype was looked at").to_object(py)
                         })
                         .map(Value::Object)
                 }
-                _ => runtime.call(py, function, &laid, !is_dispatched),
+                _ => runtime.call(py, function, laid, may_hold),
             }
         })
     }
 
-    /// The address of the one `at::Tensor` that it's given, `first` or another; `None`: there are more, or none.
+    /// The number that an operand is which stands for a tensor, and its word. It isn't the first one: `1 - x` is another
+    /// operator than `x - 1`.
+    #[cold]
+    fn number(&self, slot: &Slot, operands: &[Seen<'_, '_>]) -> Option<(u8, Number)> {
+        let Source::Operand(operand) = slot.source else { return None };
+        let is_first = slot.word == 0 && self.gives != Gives::Itself;
+        let takes =
+            slot.kind == Kind::Tensor && !is_first && self.takes_numbers.load(Ordering::Relaxed);
+        let object = operands[usize::from(operand)].object().filter(|_| takes)?;
+        Some((slot.word, Number::of(object)?))
+    }
+
+    /// The address of the one `at::Tensor` that it's given, `first` or another, beside what is in a word; `None`: there are
+    /// more, or none.
     #[inline]
-    fn only_tensor(&self, laid: &Laid, first: Option<u64>) -> Option<u64> {
-        let mut tensors = self.operands.iter().filter(|slot| slot.kind == Kind::Tensor);
+    fn only_tensor(&self, laid: &Laid, first: Option<u64>, beside: Option<u8>) -> Option<u64> {
+        let is_tensor = |slot: &&Slot| slot.kind == Kind::Tensor && Some(slot.word) != beside;
+        let mut tensors = self.operands.iter().filter(is_tensor);
         match (first, tensors.next(), tensors.next()) {
             (Some(place), None, _) => Some(place),
             (None, Some(slot), None) => Some(laid.words[usize::from(slot.word)]),

@@ -13,6 +13,7 @@ mod laying;
 mod number;
 mod runtime;
 mod signature;
+mod spare;
 mod values;
 mod wrapped;
 
@@ -101,6 +102,8 @@ pub struct Operator {
     pub overload: &'static str,
     /// The name of the function that calls it, in PyTorch's library.
     pub symbol: &'static CStr,
+    /// Whether a number may be given for a tensor: Python makes one of it.
+    pub takes_numbers: bool,
     /// What it gives.
     pub gives: Gives,
 }

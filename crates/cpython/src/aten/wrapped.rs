@@ -29,15 +29,32 @@ pub(super) struct Wrapped {
 
 /// What numbers are converted to: `float32` and `float64`, as `c10::ScalarType`. Kernels for smaller ones take the
 /// number as it is.
-const DTYPES: [(i32, &str); 2] = [(6, "float32"), (7, "float64")];
+pub(super) const DTYPES: [(i32, &str); 2] = [(6, "float32"), (7, "float64")];
 
 /// A tensor that stands for a number.
 #[derive(Debug)]
-struct Made {
+pub(super) struct Made {
     /// Keeps it.
     _tensor: Py<PyAny>,
     /// The address of its `at::Tensor`.
-    place: u64,
+    pub place: u64,
+}
+
+/// The number in [`DTYPES`] of a `c10::ScalarType`.
+#[inline]
+pub(super) fn index(dtype: i32) -> Option<usize> {
+    DTYPES.iter().position(|(known, _)| *known == dtype)
+}
+
+/// A new tensor of the dtype with this number in [`DTYPES`], which stands for some number.
+pub(super) fn new(py: Python<'_>, dtype: usize) -> Option<Made> {
+    // A whole number is converted to either.
+    kept(py, make(py, Number::Int(2), Some(DTYPES[dtype].1)).ok()??)
+}
+
+fn kept(py: Python<'_>, tensor: Bound<'_, PyAny>) -> Option<Made> {
+    let place = torch::get(py)?.handle(tensor.as_borrowed())? as u64;
+    Some(Made { _tensor: tensor.unbind(), place })
 }
 
 impl fmt::Debug for Wrapped {
@@ -71,7 +88,7 @@ impl Wrapped {
     ) -> Option<u64> {
         // SAFETY: the caller's promise.
         let dtype = unsafe { tensor::dtype_in_memory(torch, other)? };
-        let index = DTYPES.iter().position(|(known, _)| *known == dtype)?;
+        let index = index(dtype)?;
         let make = || tensor(py, self.number, Some(DTYPES[index].1));
         self.converted[index].get_or_init(py, make).as_ref().map(|made| made.place)
     }
@@ -104,8 +121,7 @@ fn tensor(py: Python<'_>, number: Number, dtype: Option<&'static str>) -> Option
             tensor
         }
     };
-    let place = torch::get(py)?.handle(tensor.as_borrowed())? as u64;
-    Some(Made { _tensor: tensor.unbind(), place })
+    kept(py, tensor)
 }
 
 fn make<'py>(

@@ -20,7 +20,7 @@ use stator_cpython::modules;
 use stator_cpython::vectorcall::{BinaryFunction, UnaryFunction};
 use stator_graph::{
     Arg, ArgList, Graph, KeywordList, LastUse, LastUses, NodeId, NodeKind, ObjectId, Operator,
-    Target,
+    Target, Value,
 };
 use stator_operators::functional::Function;
 
@@ -235,6 +235,15 @@ impl<'g, 'py> Compiler<'g, 'py> {
     ) -> Option<Action> {
         let (ending, keywords) = match (target, action) {
             (Target::Operator(Operator::GetItem), Action::Binary(_)) => (Ending::Item, None),
+            // What is done to numbers alone.
+            (Target::Operator(_), _)
+                if matches!(
+                    self.graph.node(id).value,
+                    Value::Integer | Value::Float | Value::Text
+                ) =>
+            {
+                return None;
+            }
             (Target::Operator(operator), Action::Unary(_) | Action::Binary(_)) => {
                 (Ending::Operator(Named::of_operator(operator.name())?), None)
             }

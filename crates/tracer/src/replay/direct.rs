@@ -231,15 +231,30 @@ pub(super) fn of(
     arguments: &[Argument<'_>],
     keywords: &[&str],
 ) -> Option<aten::Call> {
+    let of_number = match arguments {
+        [Argument::Constant(number), Argument::Operand(operand)] if named.by_type => {
+            let turned = turned(&named.name).filter(|_| Number::of(number.as_borrowed()).is_some());
+            let arguments = [Argument::Operand(*operand), Argument::Constant(number.clone())];
+            Some((turned?, arguments))
+        }
+        [Argument::Constant(_), ..] if named.by_type => return None,
+        _ => None,
+    };
+    let (name, arguments) = match &of_number {
+        Some((name, arguments)) => (*name, &arguments[..]),
+        None => (named.name.as_str(), arguments),
+    };
     let mut found: Option<(Fit, &Overload, Bound)> = None;
     let mut is_double = false;
-    let (name, overloads) = direct::find(&named.name)?;
+    let (name, overloads) = direct::find(name)?;
     for overload in overloads {
-        if direct::takes_numbers(&named.name) && overload.name.starts_with("Scalar") {
+        if direct::takes_numbers(name) && overload.name.starts_with("Scalar") {
             // Python's functions make tensors of numbers rather than to call these.
             continue;
         }
-        let Some((fit, bound)) = bind(named, overload, arguments, keywords) else { continue };
+        let Some((fit, bound)) = bind(named.is_method, name, overload, arguments, keywords) else {
+            continue;
+        };
         let best = found.as_ref().map(|(best, ..)| *best);
         is_double = best == Some(fit) || is_double && best > Some(fit);
         if best < Some(fit) {
@@ -255,6 +270,7 @@ fn operator(name: &'static str, overload: &Overload) -> aten::Operator {
         name,
         overload: overload.name,
         symbol: overload.symbol,
+        takes_numbers: direct::takes_numbers(name),
         gives: match overload.gives {
             direct::Gives::Tensor => aten::Gives::Tensor,
             direct::Gives::Itself => aten::Gives::Itself,
@@ -337,19 +353,26 @@ fn bounds(slice: &pyo3::Bound<'_, PySlice>) -> Option<[i64; 3]> {
 
 type Bound = SmallVec<[(aten::Kind, Given); 8]>;
 
+/// What an operator is called for a number and a tensor behind it, given the tensor first: `1 - x` is `rsub(x, 1)`.
+fn turned(name: &str) -> Option<&'static str> {
+    match name {
+        "add" => Some("add"),
+        "mul" => Some("mul"),
+        "sub" => Some("rsub"),
+        _ => None,
+    }
+}
+
 /// What each parameter of an overload is given; `None`: it doesn't take these arguments.
 fn bind(
-    named: &Named,
+    is_method: bool,
+    name: &str,
     overload: &Overload,
     arguments: &[Argument<'_>],
     keywords: &[&str],
 ) -> Option<(Fit, Bound)> {
     let parameters = overload.parameters;
-    if named.is_method && parameters.first()?.name != "self" {
-        return None;
-    }
-    if named.by_type && matches!(arguments.first()?, Argument::Constant(_)) {
-        // `1 / x` is `x.reciprocal() * 1`.
+    if is_method && parameters.first()?.name != "self" {
         return None;
     }
     let (positional, named_ones) = arguments.split_at(arguments.len().checked_sub(keywords.len())?);
@@ -366,9 +389,9 @@ fn bind(
         }
         given[index] = Some(std::slice::from_ref(argument));
     }
-    for (name, argument) in keywords.iter().zip(named_ones) {
+    for (keyword, argument) in keywords.iter().zip(named_ones) {
         let is_it = |parameter: &Parameter| {
-            parameter.name == *name || parameter.name == "self" && *name == "input"
+            parameter.name == *keyword || parameter.name == "self" && *keyword == "input"
         };
         let index = parameters.iter().position(is_it)?;
         if given[index].replace(std::slice::from_ref(argument)).is_some() {
@@ -382,7 +405,7 @@ fn bind(
             None => (Fit::Surely, left_out(parameter)?),
             Some([Argument::Operand(operand)]) => operand_for(parameter, *operand)?,
             Some([Argument::Constant(constant)]) => {
-                (Fit::Surely, constant_for(&named.name, parameter, constant)?)
+                (Fit::Surely, constant_for(name, parameter, constant)?)
             }
             Some(items) => (Fit::Perhaps, ints(items)?),
         };

@@ -416,6 +416,50 @@ pub(crate) unsafe fn dtype_in_memory(torch: &Torch, place: u64) -> Option<i32> {
     }
 }
 
+/// Who holds a tensor and its memory.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The `TensorImpl` and the `StorageImpl`, and how many references there are to each.
+    counted: [(*const u64, u64); 2],
+    data: *mut c_void,
+}
+
+// SAFETY: the addresses of a tensor's parts, which whoever has it keeps.
+unsafe impl Send for Held {}
+
+/// Who holds the tensor whose `at::Tensor` lies at `place`; `None`: it can't be told, or it's no plain one with memory.
+///
+/// # Safety
+/// A live `at::Tensor` lies there, for as long as the answer is used.
+pub(crate) unsafe fn held(torch: &Torch, place: u64) -> Option<Held> {
+    /// C++'s counted objects keep the counts behind the address of their virtual functions.
+    const COUNTS: usize = 1;
+    let offsets = torch.offsets.as_ref()?;
+    // SAFETY: the caller's promise; the offsets were verified.
+    unsafe {
+        let implementation = *(place as *const *const c_void);
+        let memory = offsets.memory(implementation)?;
+        let counted = [implementation.cast::<u64>(), memory.storage as *const u64].map(|object| {
+            let counts = object.add(COUNTS);
+            (counts, counts.read())
+        });
+        (memory.start != 0).then_some(Held { counted, data: memory.start as *mut c_void })
+    }
+}
+
+impl Held {
+    /// Where the memory begins.
+    pub(crate) fn data(&self) -> *mut c_void {
+        self.data
+    }
+
+    /// Whether there are as many references as when it was asked first.
+    pub(crate) fn is_held_as_before(&self) -> bool {
+        // SAFETY: both are alive, as was promised.
+        self.counted.iter().all(|(counts, before)| unsafe { counts.read_volatile() } == *before)
+    }
+}
+
 /// Whether the tensor whose `at::Tensor` lies at `place` holds real numbers of up to 64 bits, wherever they are.
 ///
 /// # Safety
