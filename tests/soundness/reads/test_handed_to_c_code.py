@@ -76,6 +76,7 @@ ROWS: dict[str, tuple[Callable[[], list[Any]], Callable[[Any], object]]] = {
     "deque": (lambda: [deque([1]), deque([2, 3])], lambda row: row.append(4)),
     "list": (lambda: [[1], [2, 3]], lambda row: row.append(4)),
     "set": (lambda: [{1}, {2, 3}], lambda row: row.add(4)),
+    "bytes": (lambda: [bytearray(b"a"), bytearray(b"bc")], lambda row: row.append(100)),
 }
 
 
@@ -176,3 +177,5 @@ def test_texts_of_objects_hold_addresses(given: str) -> None:
     probe = Probe(lambda x, rows: (list(map(str, give(rows))), x + 1))
     for _ in range(4):
         probe.right(torch.ones(2), [Plain()])
+    for _ in range(4):
+        probe.right(torch.ones(2), [functools.partial(max, [len(api.__name__)])])

@@ -103,6 +103,8 @@ impl Recorder {
                 | Kind::FrozenSet
                 | Kind::Iterator
                 | Kind::Object
+                | Kind::Opaque
+                | Kind::Partial
         );
         if is_read && !frame.previous().is_some_and(waiting) {
             let spells = |caller: Frame<'_>| caller.id() == self.speller.get();

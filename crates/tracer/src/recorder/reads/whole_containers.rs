@@ -1,5 +1,7 @@
 //! Containers as a whole: guarding what C code is about to read, vouching for what it made.
 
+use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
@@ -58,6 +60,10 @@ impl State {
                 Err((Reason::OutsideIterator, heap::type_name(object)))
             }
             Kind::Iterator if !hands_on => self.adopt_within_reach(object, 0),
+            // No guard speaks of its bytes.
+            Kind::Opaque if !hands_on && object.is_exact_instance_of::<PyByteArray>() => {
+                Err((Reason::Unsupported, heap::type_name(object)))
+            }
             _ => Ok(()),
         }
     }
