@@ -95,7 +95,7 @@ SHARED = {"Finish", "Recorder", "State", "Symbols"}
 # An attribute, an item, a number or an operator may be a function of the program's: Python's protocols call, and calls
 # read. What is looked at may be a container that nobody has read. And whoever can't go on ends the trace.
 ASKED = {
-    "Looks": ("reads", "adopt_deep read_unread"),
+    "Looks": ("reads", "adopt_deep adopt_reach know_text read_unread"),
     "Texts": ("reads", "has_text_of_pytorch"),
     "Changes": ("effects", "advance_outside is_own_iterator missing_item"),
     "Ends": ("ending", "goes_on_in stop"),

@@ -70,6 +70,12 @@ pub enum Determined {
     Counts,
     /// Always, but only a replay of the trace as it is does what it does.
     EagerOnly,
+    /// As what stands here, but only a replay of the trace as it is does what it does.
+    EagerIf(&'static Determined),
+    /// Unless this argument is given, which has a name wherever it is.
+    UnlessNamed(&'static str),
+    /// If the arguments from this one on are constants, or lists and tuples of such.
+    OfNumbers(usize),
     /// Indexing: unless the index (second argument) holds a mask or a slice with tensors.
     Indexing,
 }

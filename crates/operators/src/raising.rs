@@ -13,32 +13,33 @@ use rustc_hash::FxHashMap;
 const STEADY: &str = "abs absolute acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d \
     adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d add addbmm addcdiv addcmul addmm addmv addr \
     affine_grid all amax amin aminmax and angle any arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax \
-    argmin argsort asin asinh atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d baddbmm batch_norm \
-    bilinear binary_cross_entropy_with_logits bitwise_and bitwise_not bitwise_or bitwise_xor bmm \
-    bucketize cdist ceil celu channel_shuffle clamp clamp_max clamp_min clip clone col2im complex \
-    constant_pad_nd conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution copy \
-    copysign cos cosh cosine_embedding_loss cosine_similarity count_nonzero cross cummax cummin cumprod cumsum \
-    deg2rad diag_embed diagflat diff digamma dist dot einsum elu eq erf erfc erfinv exp exp2 \
-    expm1 fft fft2 fftn fftfreq fftshift fill fill_diagonal flip fliplr flipud float_power floor fmax fmin \
-    frac ge gelu ger glu greater greater_equal grid_sample grid_sampler group_norm gt hardshrink \
-    hardsigmoid hardswish hardtanh heaviside hinge_embedding_loss huber_loss hypot i0 i0e i1 i1e iadd iand \
-    ifft ifft2 ifftn ifftshift im2col imatmul imul inner instance_norm interpolate invert ior irfft irfft2 \
-    irfftn isfinite isin isinf isnan isneginf isposinf isreal isub itruediv ixor kl_div kron kthvalue l1_loss \
-    layer_norm ldexp le leaky_relu lerp less less_equal lgamma linear linalg_cross linalg_vector_norm \
-    linalg_vecdot local_response_norm log log10 log1p log2 log_sigmoid log_softmax logaddexp logaddexp2 \
-    logcumsumexp logical_and logical_not logical_or logical_xor logit logsigmoid logsumexp lp_pool1d lp_pool2d \
-    lshift lt margin_ranking_loss masked_fill matmul max max_pool1d max_pool2d max_pool3d \
-    max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices maximum mean median min \
-    minimum mish mm mode mse_loss msort mul multiply mv nan_to_num nanmean nanmedian nansum native_batch_norm \
-    native_group_norm native_layer_norm ne neg negative nextafter norm normalize not or outer pad \
-    pairwise_distance pixel_shuffle pixel_unshuffle poisson_nll_loss polar pos positive prelu prod rad2deg radd \
-    rand reciprocal reflection_pad1d reflection_pad2d reflection_pad3d relu relu6 renorm repeat replication_pad1d \
-    replication_pad2d replication_pad3d rfft rfft2 rfftn rfftfreq rmatmul rms_norm rmul roll ror rot90 round rrelu \
-    rshift rsqrt rsub rtruediv rxor scaled_dot_product_attention searchsorted selu sgn sigmoid sign signbit \
-    silu sin sinc sinh size smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink softsign sort \
-    sqrt square std std_mean stft stride sub subtract sum tan tanh tanhshrink tensordot threshold tile topk trace \
-    trapezoid trapz tril triplet_margin_loss triu true_divide truediv trunc upsample upsample_nearest2d \
-    upsample_bilinear2d upsample_bicubic2d var var_mean vdot vander where xlogy xor zero zeta";
+    argmin argsort asin asinh atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d baddbmm batch_norm bilinear \
+    binary_cross_entropy_with_logits bitwise_and bitwise_not bitwise_or bitwise_xor bmm bucketize cdist ceil \
+    celu channel_shuffle clamp clamp_max clamp_min clip clone col2im complex constant_pad_nd conv1d conv2d \
+    conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution copy copysign cos cosh \
+    cosine_embedding_loss cosine_similarity count_nonzero cross cummax cummin cumprod cumsum deg2rad diag_embed \
+    diagflat diff digamma dist dot einsum elu entr eq erf erfc erfcx erfinv exp exp2 expit expm1 fft fft2 \
+    fftfreq fftn fftshift fill fill_diagonal flip fliplr flipud float_power floor fmax fmin frac gammaln ge gelu \
+    ger glu greater greater_equal grid_sample grid_sampler group_norm gru_cell gt hardshrink hardsigmoid \
+    hardswish hardtanh heaviside hinge_embedding_loss huber_loss hypot i0 i0e i1 i1e iadd iand ifft ifft2 ifftn \
+    ifftshift im2col imatmul imul inner instance_norm interpolate invert ior irfft irfft2 irfftn is_all_true \
+    is_any_true isclose isfinite isin isinf isnan isneginf isposinf isreal isub itruediv ixor kl_div kron \
+    kthvalue l1_loss layer_norm ldexp le leaky_relu lerp less less_equal lgamma linalg_cross linalg_vecdot \
+    linalg_vector_norm linear local_response_norm log log10 log1p log2 log_ndtr log_sigmoid log_softmax \
+    logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logsigmoid logsumexp \
+    lp_pool1d lp_pool2d lshift lstm_cell lt margin_ranking_loss masked_fill matmul max max_pool1d \
+    max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices maximum mean \
+    median min minimum mish mm mode mse_loss msort mul multiply mv nan_to_num nanmean nanmedian nansum \
+    native_batch_norm native_group_norm native_layer_norm ndtr ne neg negative nextafter norm normalize not or \
+    outer pad pairwise_distance pixel_shuffle pixel_unshuffle poisson_nll_loss polar pos positive prelu prod psi \
+    rad2deg radd rand reciprocal reflection_pad1d reflection_pad2d reflection_pad3d relu relu6 renorm repeat \
+    replication_pad1d replication_pad2d replication_pad3d rfft rfft2 rfftfreq rfftn rmatmul rms_norm rmul \
+    rnn_relu_cell rnn_tanh_cell roll ror rot90 round rrelu rshift rsqrt rsub rtruediv rxor \
+    scaled_dot_product_attention searchsorted selu sgn sigmoid sign signbit silu sin sinc sinh size \
+    smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink softsign sort sqrt square std std_mean \
+    stft stride sub subtract sum tan tanh tanhshrink tensordot threshold tile topk trace trapezoid trapz tril \
+    triplet_margin_loss triu true_divide truediv trunc upsample upsample_bicubic2d upsample_bilinear2d \
+    upsample_nearest2d vander var var_mean vdot where xlog1py xlogy xor zero zeta";
 
 /// As [`STEADY`]; what they give may be, or share memory with, an argument.
 const VIEWS: &str = "alias as_strided as_tensor atleast_1d atleast_2d atleast_3d bfloat16 bool broadcast_tensors \

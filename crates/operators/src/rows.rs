@@ -9,8 +9,8 @@ use crate::class::{Class, Determined};
 use crate::fills::Filled;
 use crate::row::{self, Row, Traits};
 use Determined::{
-    Always, Answer, AtLeast, Counts, EagerOnly, IfGiven, Indexing, Never, ReadsData, Sized,
-    UnlessTensorBeyond, Unusual,
+    Always, Answer, AtLeast, Counts, EagerIf, EagerOnly, IfGiven, Indexing, Never, OfNumbers,
+    ReadsData, Sized, UnlessNamed, UnlessTensorBeyond, Unusual,
 };
 
 const fn row(
@@ -30,13 +30,7 @@ const IDLE: Traits = Traits::IDLE;
 /// The rows.
 pub const OPERATIONS: &[Row] = &[
     // The shape of what they give depends on data, or holds such a part.
-    row(
-        "",
-        Never,
-        NONE,
-        "coalesce combinations from_numpy histogramdd linalg_lstsq lstsq \
-         nonzero_static segment_reduce sparse_mask to_padded_tensor",
-    ),
+    row("", Never, NONE, "coalesce from_numpy histogramdd lstsq sparse_mask to_padded_tensor"),
     row(
         "",
         Sized,
@@ -51,8 +45,8 @@ pub const OPERATIONS: &[Row] = &[
         "__array__ __array_wrap__ __bool__ __complex__ __deepcopy__ __dlpack__ \
          __float__ __format__ __index__ __int__ __len__ __long__ __nonzero__ __reduce_ex__ __repr__ \
          __reversed__ __setstate__ __torch_dispatch__ _assert_async _make_subclass _typed_storage \
-         align_to apply_ as_subclass corrcoef cov data_ptr eig has_names is_pinned is_same_size is_set_to is_shared item map2_ map_ module_load \
-         new numpy pin_memory record_stream refine_names register_hook \
+         align_to apply_ as_subclass data_ptr eig has_names is_pinned is_same_size is_set_to is_shared item map2_ map_ module_load \
+         numpy pin_memory record_stream refine_names register_hook \
          register_post_accumulate_grad_hook reinforce rename rename_ resize resize_ resize_as \
          resize_as_ set_ share_memory_ sparse_resize_ sparse_resize_and_clear_ storage \
          storage_offset tolist untyped_storage",
@@ -86,6 +80,14 @@ pub const OPERATIONS: &[Row] = &[
     row("", EagerOnly, NONE, "ctc_loss"),
     // They look whether the places that they're asked for are between 0 and 1.
     row("", EagerOnly, NONE, "nanquantile quantile"),
+    // They look whether weights are negative, there is something to divide by, and lengths are as many as there are rows.
+    row("", EagerOnly, NONE, "corrcoef cov segment_reduce"),
+    // They count as many as they are asked for, which data says to nobody but PyTorch.
+    row("", EagerIf(&UnlessTensorBeyond(1)), NONE, "combinations nonzero_static"),
+    // Other drivers give residuals if the rank is full.
+    row("", EagerIf(&UnlessNamed("driver")), NONE, "linalg_lstsq"),
+    // What it's given may be data, or memory, too.
+    row("torch.Tensor", OfNumbers(1), NONE, "new"),
     row("", EagerOnly, SILENT, "detach_ requires_grad_ retain_grad"),
     // Sizes and counts are among their arguments, from this one on.
     row(
@@ -298,8 +300,7 @@ pub const OPERATIONS: &[Row] = &[
         DROPS,
         "alpha_dropout dropout dropout1d dropout2d dropout3d feature_alpha_dropout",
     ),
-    row("torch.nn.functional", EagerOnly, NONE, "ctc_loss"),
-    row("torch.nn.functional", ReadsData, NONE, "gaussian_nll_loss"),
+    row("torch.nn.functional", EagerOnly, NONE, "ctc_loss gaussian_nll_loss"),
     row("torch.nn.functional", UnlessTensorBeyond(1), NONE, "fold interpolate unfold"),
     row("torch.nn.functional", IfGiven(1, "num_classes"), NONE, "one_hot"),
     // Methods that are written in Python.

@@ -34,7 +34,7 @@ NAMESPACES = {
 # They end the trace whatever they're given.
 BREAKS = {None, "Never", "ReadsData", "Sized"}
 # They end the trace where what they're given doesn't say how large the result is.
-CONDITIONAL = ("AtLeast", "IfGiven", "Counts", "Indexing")
+CONDITIONAL = ("AtLeast", "IfGiven", "Counts", "EagerIf", "Indexing")
 
 
 def tags_of(name: str) -> set[str]:

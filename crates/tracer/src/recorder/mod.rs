@@ -115,6 +115,8 @@ pub struct Recorder {
     left_with: RefCell<Carried>,
     /// The frame that waits for C code which reads what Python code called from there returns.
     consumer: Cell<usize>,
+    /// The same, if that code makes texts of them.
+    speller: Cell<usize>,
     /// The frame that waits for C code which only keeps what a generator yields.
     collecting: RefCell<Vec<usize>>,
     /// The exception that the compiled function's caller is handling, by address.
@@ -371,6 +373,7 @@ impl Recorder {
             carried: RefCell::default(),
             left_with: RefCell::default(),
             consumer: Cell::new(0),
+            speller: Cell::new(0),
             collecting: RefCell::default(),
             handled_at_entry,
             generators: RefCell::default(),

@@ -76,7 +76,10 @@ impl<'py> Sites<'py> for Recorder {
     }
 
     fn returns(&self, frame: &Frame<'py>, value: Borrowed<'_, 'py>) {
-        self.guarded(frame.py(), || self.handed_back(frame, value));
+        self.guarded(frame.py(), || {
+            self.handed_back(frame, value);
+            self.read_handed(frame, value);
+        });
     }
 
     fn fails(&self, frame: &Frame<'py>, payload: &(dyn Any + Send)) -> bool {

@@ -24,6 +24,7 @@ use crate::recorder::notes::{heap, machinery};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::tensor_texts::named_fields;
 use crate::recorder::reads::attributes::Found;
+use crate::recorder::reads::protocols::CALLED_BACK;
 use crate::recorder::reads::whole_containers::is_plain;
 use crate::recorder::{Recorder, place};
 use crate::{compiling, disabled, marks, within};
@@ -103,57 +104,7 @@ impl Calls for Recorder {
     }
 
     fn guard_callback(&self, frame: &Frame<'_>, argument: Borrowed<'_, '_>) {
-        if self.is_stopped() {
-            return;
-        }
-        if let Some(why) = disabled::reason(argument) {
-            return self.stop(frame, Reason::Disabled, why);
-        }
-        let fine = match self.kind(argument) {
-            _ if self.is_marked(argument) => false,
-            Kind::Builtin => match self.functions.class(argument) {
-                _ if let Some((receiver, _)) = heap::bound_parts(argument) => {
-                    self.is_own(receiver.as_borrowed())
-                }
-                Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
-                Some(Class::Model(model)) => matches!(
-                    model,
-                    Model::Len
-                        | Model::Scalar
-                        | Model::Binary(_)
-                        | Model::Unary(_)
-                        | Model::Compare(_)
-                        | Model::IsInstance
-                ),
-                _ => false,
-            },
-            Kind::Function => !self.functions.is_tensor_hash(argument),
-            // Bound by the evaluator: the receiver's state is what the method reads.
-            Kind::Method => {
-                let (function, receiver) = heap::method_parts(argument);
-                self.kind(function.as_borrowed()) != Kind::Builtin
-                    || self.is_own(receiver.as_borrowed())
-            }
-            Kind::Partial => {
-                let (function, ..) = heap::partial_parts(argument);
-                self.guard_callback(frame, function.as_borrowed());
-                true
-            }
-            Kind::Object => {
-                let ty = argument.get_type();
-                let own = stator_cpython::heap::types::slot(
-                    ty.as_borrowed(),
-                    stator_cpython::heap::types::SlotName::Call,
-                );
-                own != stator_cpython::heap::types::Slot::Native
-                    || heap::type_name(argument) == "itemgetter"
-            }
-            _ => true,
-        };
-        if !fine {
-            let detail = format!("{} called by C code", heap::name_of(argument));
-            self.stop(frame, Reason::OpaqueCall, detail);
-        }
+        self.guard_called_back(frame, argument);
     }
 }
 
@@ -644,7 +595,7 @@ impl Recorder {
     }
 
     /// Whether methods of an object read nothing from outside: a constant, or made by this trace.
-    fn is_own(&self, object: Borrowed<'_, '_>) -> bool {
+    pub(super) fn is_own(&self, object: Borrowed<'_, '_>) -> bool {
         self.kind(object) == Kind::Constant
             || (self.origin(object) == Some(Origin::Fresh) && self.kind(object) != Kind::Iterator)
     }
@@ -771,22 +722,3 @@ impl Recorder {
         call.natively()
     }
 }
-
-/// The special methods that C functions of the table's transparent class call back.
-const CALLED_BACK: &[&str] = &[
-    "__iter__",
-    "__next__",
-    "__len__",
-    "__length_hint__",
-    "__lt__",
-    "__gt__",
-    "__eq__",
-    "__bool__",
-    "__getitem__",
-    "__hash__",
-    "__reversed__",
-    "__add__",
-    "__radd__",
-    "__call__",
-    "keys",
-];

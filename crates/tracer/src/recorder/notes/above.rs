@@ -22,6 +22,12 @@ pub(in crate::recorder) trait Looks {
     /// Fails for objects whose reading could run code that isn't traced.
     fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Noted<()>;
 
+    /// As [`Looks::adopt_deep`], of what an iterator of this trace's goes over.
+    fn adopt_reach(&mut self, iterator: Borrowed<'_, '_>) -> Noted<()>;
+
+    /// Fails if the text of an object, or of what it holds, doesn't follow from what is guarded.
+    fn know_text(&mut self, object: Borrowed<'_, '_>) -> Noted<()>;
+
     /// Guards the contents of a container as they were before this trace changed it.
     fn read_unread(&mut self, object: Borrowed<'_, '_>);
 }

@@ -41,7 +41,7 @@ impl Drop for Collecting<'_> {
     }
 }
 
-/// Resets [`Recorder::consumer`] when dropped.
+/// Resets [`Recorder::consumer`] or [`Recorder::speller`] when dropped.
 pub(in crate::recorder) struct Consuming<'a> {
     consumer: &'a Cell<usize>,
     before: usize,
@@ -100,6 +100,11 @@ impl Recorder {
         Consuming { consumer: &self.consumer, before: self.consumer.replace(frame.id()) }
     }
 
+    /// As [`Recorder::consuming`], of C code that makes texts of what it takes.
+    pub(super) fn spelling(&self, frame: &Frame<'_>) -> Consuming<'_> {
+        Consuming { consumer: &self.speller, before: self.speller.replace(frame.id()) }
+    }
+
     /// A frame returns or yields a value. If C code is going to read it, it's fixed; of NumPy's numbers no guard speaks.
     pub(in crate::recorder) fn handed_back(&self, frame: &Frame<'_>, value: Borrowed<'_, '_>) {
         if self.is_stopped() {
@@ -116,11 +121,22 @@ impl Recorder {
         if !self.has_symbols() {
             return;
         }
-        let is_converted =
-            || heap::is_number(value) && is_converted(&heap::text(frame.code().name()));
+        // Texts that C code puts together: `repr([self])`.
+        let is_text = || value.is_exact_instance_of::<PyString>() && self.is_called_by_c(frame);
+        let is_converted = || {
+            let name = heap::text(frame.code().name());
+            heap::is_number(value) && is_converted(&name) || gives_text(&name) && is_text()
+        };
         if is_read || is_converted() {
             self.concrete(frame, &[value], "returned to C code");
         }
+    }
+
+    /// Whether C code has called a frame, and takes what it gives.
+    pub(in crate::recorder) fn is_called_by_c(&self, frame: &Frame<'_>) -> bool {
+        let state = self.state.borrow();
+        let innermost = state.frames.innermost();
+        innermost.is_some_and(|active| active.id == frame.id() && !active.is_direct)
     }
 
     /// `len(tensor)`.
@@ -625,6 +641,11 @@ const fn item_size(dtype: i32) -> Option<i64> {
         10 => 16,
         _ => return None,
     })
+}
+
+/// Whether a special method gives a text.
+fn gives_text(name: &str) -> bool {
+    matches!(name, "__str__" | "__repr__" | "__format__")
 }
 
 /// Special methods whose results C code converts.

@@ -2,7 +2,8 @@
 //!
 //! They look while they are advanced, not when they are made: what they go over may have been given another number by then,
 //! and a generator among it may make one. So whoever lets C code advance one fixes the numbers within its reach first, and
-//! those that are handed to it meanwhile ([`Recorder::handed_back`]).
+//! those that are handed to it meanwhile ([`Recorder::handed_back`]). Containers within its reach are guarded then, too:
+//! nobody else sees that it looks into them.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyFunction, PyModule, PyType};
@@ -18,10 +19,10 @@ use super::arithmetic::Seen;
 use super::dimensions::Consuming;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::above::{Ends, Looks};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
-use crate::recorder::notes::state::State;
+use crate::recorder::notes::state::{Noted, State};
 
 /// So many iterators are looked through, one within the other.
 const DEPTH: usize = 8;
@@ -30,6 +31,18 @@ const DEPTH: usize = 8;
 const READ: &[&str] =
     &["accumulate", "compress", "dropwhile", "filterfalse", "groupby", "_grouper", "takewhile"];
 
+/// C code reads what it's handed, as long as this lives.
+pub(in crate::recorder) struct Reading<'a> {
+    _consuming: Consuming<'a>,
+    spelling: Option<Consuming<'a>>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(consuming: Consuming<'a>) -> Self {
+        Self { _consuming: consuming, spelling: None }
+    }
+}
+
 impl Recorder {
     /// C code is about to advance these, as far as they are such iterators; the numbers that it's handed as long as the
     /// result lives are fixed, too.
@@ -37,19 +50,26 @@ impl Recorder {
         &self,
         frame: &Frame<'_>,
         objects: &[Borrowed<'_, '_>],
-    ) -> Option<Consuming<'_>> {
-        let mut consuming = None;
+    ) -> Option<Reading<'_>> {
+        let mut reading: Option<Reading<'_>> = None;
         for object in objects {
-            if !self.is_stopped() && self.state.borrow_mut().is_lazy_reader(*object, 0) {
+            if self.is_stopped() || !self.state.borrow_mut().looks_into(*object, 0) {
+                continue;
+            }
+            self.note(frame, |state| state.look_on(*object));
+            if self.state.borrow_mut().is_lazy_reader(*object, 0) {
                 if reaches_array(*object) {
                     let detail = format!("a {} over NumPy's numbers", heap::type_name(*object));
                     self.stop(frame, Reason::Unsupported, detail);
                 }
                 self.concrete(frame, &[*object], &format!("read by {}", heap::type_name(*object)));
-                consuming.get_or_insert_with(|| self.consuming(frame));
+                let reading = reading.get_or_insert_with(|| Reading::new(self.consuming(frame)));
+                if spells(*object, 0) {
+                    reading.spelling.get_or_insert_with(|| self.spelling(frame));
+                }
             }
         }
-        consuming
+        reading
     }
 
     /// As [`Recorder::reads_on`], where nobody waits for what frames hand to the C code: it runs none.
@@ -64,21 +84,59 @@ impl Recorder {
 }
 
 impl State {
-    /// Whether C code looks at the items of an iterator when it's advanced.
+    /// Whether C code may look at what an object gives while it advances it.
+    fn may_look(&mut self, object: Borrowed<'_, '_>) -> bool {
+        self.kind_alone(object) == Kind::Iterator
+            && !is_plain_iterator(&object.get_type())
+            && !ops::is_generator(object)
+    }
+
+    /// Guards the containers that C code looks into when it advances such an iterator of the trace's.
+    fn look_on(&mut self, iterator: Borrowed<'_, '_>) -> Noted<()> {
+        self.adopt_reach(iterator)?;
+        if spells(iterator, 0) { self.know_texts(iterator, 0) } else { Ok(()) }
+    }
+
+    /// Fails if an iterator goes over something whose text nobody knows.
+    fn know_texts(&mut self, iterator: Borrowed<'_, '_>, depth: usize) -> Noted<()> {
+        for part in referents(iterator) {
+            let part = part.as_borrowed();
+            match self.kind_alone(part) {
+                Kind::Iterator if depth < DEPTH && !ops::is_generator(part) => {
+                    self.know_texts(part, depth + 1)?;
+                }
+                Kind::List | Kind::Tuple | Kind::Dict => self.know_text(part)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether C code looks into the containers that an iterator gives when it's advanced.
+    fn looks_into(&mut self, object: Borrowed<'_, '_>, depth: usize) -> bool {
+        if !self.may_look(object) {
+            return false;
+        }
+        let looks = match iterator::calling(object) {
+            Some(Calling::Map) => !maps_python(object),
+            Some(Calling::Filter | Calling::Starmap) => true,
+            None => {
+                let name = heap::type_name(object);
+                name == "chain" || READ.contains(&&*name)
+            }
+        };
+        looks
+            || depth > DEPTH
+            || referents(object).iter().any(|part| self.looks_into(part.as_borrowed(), depth + 1))
+    }
+
+    /// Whether C code looks at the numbers among the items of an iterator when it's advanced.
     fn is_lazy_reader(&mut self, object: Borrowed<'_, '_>, depth: usize) -> bool {
-        let ty = object.get_type();
-        if self.kind_alone(object) != Kind::Iterator
-            || is_plain_iterator(&ty)
-            || ops::is_generator(object)
-        {
+        if !self.may_look(object) {
             return false;
         }
         let reads = match iterator::calling(object) {
-            Some(Calling::Map) => {
-                let is_python =
-                    |function: Object<'_>| function.is_exact_instance_of::<PyFunction>();
-                !iterator::over(object, 0).is_some_and(is_python) && !maps_lengths(object)
-            }
+            Some(Calling::Map) => !maps_python(object) && !maps_lengths(object),
             Some(Calling::Filter | Calling::Starmap) => true,
             None => READ.contains(&&*heap::type_name(object)),
         };
@@ -140,6 +198,26 @@ impl State {
             }
         }
     }
+}
+
+/// Whether an iterator makes texts of what it goes over: `map(str, xs)`.
+fn spells(iterator: Borrowed<'_, '_>, depth: usize) -> bool {
+    let is_text = |called: Object<'_>| heap::is_named(called.as_borrowed(), &["str"]);
+    match iterator::calling(iterator) {
+        Some(Calling::Map) if iterator::over(iterator, 0).is_some_and(is_text) => true,
+        _ => {
+            depth < DEPTH
+                && referents(iterator).iter().any(|part| {
+                    let part = part.as_borrowed();
+                    iterator::is_one(part) && !ops::is_generator(part) && spells(part, depth + 1)
+                })
+        }
+    }
+}
+
+/// Whether a `map` calls a Python function, which looks itself.
+fn maps_python(map: Borrowed<'_, '_>) -> bool {
+    iterator::over(map, 0).is_some_and(|called| called.is_exact_instance_of::<PyFunction>())
 }
 
 /// Whether an iterator is `map(len, rows)`: how long a container is doesn't follow from the numbers in it.
@@ -210,7 +288,7 @@ fn is_object(object: Borrowed<'_, '_>) -> bool {
 }
 
 /// What a C object holds, as the garbage collector finds it; of a tuple, in which `zip` and such keep iterators, its items.
-fn referents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+pub(in crate::recorder) fn referents<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     static GET_REFERENTS: Named = Named::new("gc", "get_referents");
     let found = GET_REFERENTS.get(object.py()).and_then(|get| get.call1((object,)));
     let found = found.map(|found| heap::list_items(found.as_borrowed())).unwrap_or_default();

@@ -221,6 +221,7 @@ impl Recorder {
                     | Determined::ReadsData
                     | Determined::Answer
                     | Determined::EagerOnly
+                    | Determined::EagerIf(_)
             )
         {
             return false;

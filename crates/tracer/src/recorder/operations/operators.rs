@@ -425,7 +425,11 @@ impl Recorder {
                     }
                 }
                 _ => {
-                    self.note(frame, |state| state.refuse_native_state(*operand));
+                    // A deque compares what it holds.
+                    self.note(frame, |state| match heap::is_deque(*operand) {
+                        true => state.adopt_whole(*operand, false),
+                        false => state.refuse_native_state(*operand),
+                    });
                     self.guard_protocol_of(frame, *operand, names);
                 }
             }

@@ -499,11 +499,36 @@ impl Recorder {
         names: Option<Borrowed<'_, '_>>,
         is_held: bool,
     ) -> Option<Stop> {
+        let for_eager = || {
+            (!self.session.is_eager)
+                .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name)))
+        };
+        let mut determined = operation.determined;
+        if let Determined::EagerIf(inner) = determined {
+            if let Some(stop) = for_eager() {
+                return Some(stop);
+            }
+            determined = *inner;
+        }
         let mut state = self.state.borrow_mut();
-        match operation.determined {
-            Determined::Always => None,
-            Determined::EagerOnly => (!self.session.is_eager)
-                .then(|| (Reason::Unsupported, format!("{} for this backend", operation.name))),
+        match determined {
+            Determined::Always | Determined::EagerIf(_) => None,
+            Determined::EagerOnly => for_eager(),
+            Determined::UnlessNamed(name) => argument(args, names, args.len(), name)
+                .map(|_| (Reason::DynamicOutput, operation.name.to_string())),
+            Determined::OfNumbers(first) => {
+                let mut is_number = |arg: Borrowed<'_, '_>| state.kind(arg) == Kind::Constant;
+                let are_numbers = |arg: &Borrowed<'_, '_>| match heap::is_exact_list(*arg)
+                    || arg.is_instance_of::<pyo3::types::PyTuple>()
+                {
+                    true => {
+                        heap::sequence_items(*arg).iter().all(|item| is_number(item.as_borrowed()))
+                    }
+                    false => is_number(*arg),
+                };
+                (!args.iter().skip(first).all(are_numbers))
+                    .then(|| (Reason::DataRead, format!("what {} is given", operation.name)))
+            }
             Determined::Never
                 if &*operation.name == "torch.from_numpy"
                     && let Some(array) = args.first()

@@ -398,9 +398,11 @@ impl Recorder {
                 _ if state.origin(container) == Some(Origin::Fresh) => Ok(()),
                 _ => state.search_objects(container, item),
             },
-            Kind::Object => state.refuse_native_state(container),
+            Kind::Object => state.adopt_whole(container, false),
             Kind::Type | Kind::Singleton => Ok(()),
-            Kind::Iterator if state.origin(container) == Some(Origin::Fresh) => Ok(()),
+            Kind::Iterator if state.origin(container) == Some(Origin::Fresh) => {
+                state.adopt_whole(container, false)
+            }
             Kind::Tensor => Err((Reason::DataRead, "membership in a tensor".into())),
             _ => Err((
                 Reason::Unsupported,

@@ -27,9 +27,20 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::{Unread, Use};
 use crate::recorder::notes::state::{State, Stop};
 
+/// So deep tuples hold constants.
+const NESTED: usize = 16;
+
 impl Looks for State {
     fn adopt_deep(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
         self.adopt_whole(object, false)
+    }
+
+    fn adopt_reach(&mut self, iterator: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.adopt_within_reach(iterator, 0)
+    }
+
+    fn know_text(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        self.knows_text(object)
     }
 
     #[cold]
@@ -134,11 +145,15 @@ impl State {
         if matches!(kind, Kind::Set | Kind::FrozenSet) {
             let is_plain = |item: &Object<'_>| match self.kind_alone(item.as_borrowed()) {
                 Kind::Constant => true,
+                Kind::Tuple => heap::is_constant(item.as_borrowed()),
                 Kind::Type => compares_by_identity(item.as_borrowed()),
                 _ => false,
             };
             let all_plain = items.iter().all(is_plain);
-            if items.iter().any(|item| is_nan(item.as_borrowed())) {
+            let holds_nan = |item: &Object<'_>| {
+                heap::any_within(item.as_borrowed(), NESTED, &mut |part| is_nan(part))
+            };
+            if items.iter().any(holds_nan) {
                 return Err((Reason::Identity, "a set that holds a NaN".into()));
             }
             if !all_plain {

@@ -12,6 +12,7 @@ use stator_guards::GuardKind;
 use crate::breaks::Reason;
 use crate::functions::Class;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::Looks;
 use crate::recorder::notes::effects::KEYS;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -40,6 +41,25 @@ const READERS: &[&str] = &[
     "items",
 ];
 
+/// The special methods that C functions of the table's transparent class call back.
+pub(in crate::recorder) const CALLED_BACK: &[&str] = &[
+    "__iter__",
+    "__next__",
+    "__len__",
+    "__length_hint__",
+    "__lt__",
+    "__gt__",
+    "__eq__",
+    "__bool__",
+    "__getitem__",
+    "__hash__",
+    "__reversed__",
+    "__add__",
+    "__radd__",
+    "__call__",
+    "keys",
+];
+
 /// So deep in lists and tuples C code looks for such containers.
 const DEPTH: usize = 4;
 
@@ -64,6 +84,36 @@ impl Recorder {
             for item in heap::sequence_items(object) {
                 self.guard_readers_within(frame, item.as_borrowed(), depth - 1);
             }
+        }
+    }
+
+    /// A frame returns or yields a value. If C code has called it and does more than keep what it gives, that is guarded as if
+    /// the C code had been given it.
+    pub(in crate::recorder) fn read_handed(&self, frame: &Frame<'_>, value: Borrowed<'_, '_>) {
+        if self.is_stopped() || !self.is_called_by_c(frame) {
+            return;
+        }
+        let waiting = |caller: Frame<'_>| self.collecting.borrow().contains(&caller.id());
+        let is_read = matches!(
+            self.state.borrow_mut().kind_alone(value),
+            Kind::Dict
+                | Kind::List
+                | Kind::Tuple
+                | Kind::Set
+                | Kind::FrozenSet
+                | Kind::Iterator
+                | Kind::Object
+                | Kind::Opaque
+                | Kind::Partial
+        );
+        if is_read && !frame.previous().is_some_and(waiting) {
+            let spells = |caller: Frame<'_>| caller.id() == self.speller.get();
+            let is_spelt = self.speller.get() != 0 && frame.previous().is_some_and(spells);
+            self.note(frame, |state| {
+                state.adopt_deep(value)?;
+                if is_spelt { state.know_text(value) } else { Ok(()) }
+            });
+            self.guard_protocol(frame, value, CALLED_BACK);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::object::{Borrowed, Object};
 
@@ -11,7 +10,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Looks, Texts};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::State;
+use crate::recorder::notes::state::{State, Stop};
 use crate::recorder::numbers::tensors::holds_tensor;
 
 impl Recorder {
@@ -20,8 +19,8 @@ impl Recorder {
         &self,
         frame: &Frame<'py>,
         object: Borrowed<'_, 'py>,
-        native: impl FnOnce() -> Result<Object<'py>>,
-    ) -> Result<Object<'py>> {
+        native: impl FnOnce() -> stator_cpython::Result<Object<'py>>,
+    ) -> stator_cpython::Result<Object<'py>> {
         self.note(frame, |state| {
             if state.holds_read(object) {
                 let detail = "the text of a number that was read from one";
@@ -31,11 +30,7 @@ impl Recorder {
                 return Err((Reason::DataRead, "the text of a tensor".into()));
             }
             state.adopt_deep(object)?;
-            if state.has_text(object) {
-                Ok(())
-            } else {
-                Err((Reason::Unsupported, format!("the text of a {}", heap::type_name(object))))
-            }
+            state.knows_text(object)
         });
         self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
         native()
@@ -70,6 +65,14 @@ impl Texts for Recorder {
 }
 
 impl State {
+    /// Fails if an object's text is no function of guarded values.
+    pub(super) fn knows_text(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
+        if self.has_text(object) {
+            return Ok(());
+        }
+        Err((Reason::Unsupported, format!("the text of a {}", heap::type_name(object))))
+    }
+
     /// Whether an object's text is a function of guarded values.
     fn has_text(&mut self, object: Borrowed<'_, '_>) -> bool {
         self.once(object, true, |state| state.parts_have_text(object))

@@ -1,5 +1,7 @@
 //! Containers as a whole: guarding what C code is about to read, vouching for what it made.
 
+use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
@@ -9,7 +11,11 @@ use crate::recorder::notes::effects::POSITION;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::numbers::lazy_readers::referents;
 use crate::within;
+
+/// So many iterators are looked through, one within the other.
+const REACH: usize = 16;
 
 /// So many objects of a container are looked at that may stand where another one stood.
 const KNOWN: usize = 64;
@@ -18,7 +24,7 @@ impl State {
     /// As [`Looks::adopt_deep`]; who `hands_on` what it finds doesn't look at what weak references refer to.
     pub fn adopt_whole(&mut self, object: Borrowed<'_, '_>, hands_on: bool) -> Result<(), Stop> {
         let container = matches!(self.kind(object), Kind::Dict | Kind::List | Kind::Tuple);
-        if !container {
+        if !container && !heap::is_deque(object) {
             return self.adopt_parts(object, hands_on);
         }
         self.guard_readers(object)?;
@@ -44,12 +50,48 @@ impl State {
             }),
             // What one refers to is guarded when it is called.
             Kind::Object if hands_on && heap::is_weak_reference(object) => Ok(()),
+            Kind::Object if heap::is_deque(object) && !hands_on => {
+                self.refuse_native_state(object)?;
+                let elements = heap::elements(object);
+                elements.iter().try_for_each(|item| self.adopt_whole(item.as_borrowed(), false))
+            }
             Kind::Object => self.refuse_native_state(object),
             Kind::Iterator if self.is_others_iterator(object) => {
                 Err((Reason::OutsideIterator, heap::type_name(object)))
             }
+            Kind::Iterator if !hands_on => self.adopt_within_reach(object, 0),
+            // No guard speaks of its bytes.
+            Kind::Opaque if !hands_on && object.is_exact_instance_of::<PyByteArray>() => {
+                Err((Reason::Unsupported, heap::type_name(object)))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// As [`State::adopt_whole`], of what an iterator of C code's goes over. What a frame gives is looked at when it does.
+    pub(super) fn adopt_within_reach(
+        &mut self,
+        iterator: Borrowed<'_, '_>,
+        depth: usize,
+    ) -> Result<(), Stop> {
+        if ops::is_generator(iterator) || self.is_others_iterator(iterator) {
+            return Ok(());
+        }
+        if depth > REACH {
+            return Err((Reason::OutsideIterator, "iterators within iterators".into()));
+        }
+        for part in referents(iterator) {
+            let part = part.as_borrowed();
+            match self.kind_alone(part) {
+                Kind::Dict | Kind::List | Kind::Tuple | Kind::Set | Kind::FrozenSet => {
+                    self.adopt_whole(part, false)?;
+                }
+                Kind::Object if heap::is_deque(part) => self.adopt_whole(part, false)?,
+                Kind::Iterator => self.adopt_within_reach(part, depth + 1)?,
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Vouches for objects that C code made: what's known or constant stays as it is, containers
