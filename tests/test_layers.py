@@ -279,6 +279,7 @@ MODULES = {
     },
     "_program_tracing.numpy_random": {"_program_tracing.arrays"},
     "_program_tracing.autograd": {"_program_tracing.custom_gradients"},
+    "_program_tracing.cumulative": set(),
     "_program_tracing.custom_gradients": set(),
     "_program_tracing.flattening": {
         *("_program_tracing", "_program_tracing.batching", "_program_tracing.casting"),
@@ -290,6 +291,7 @@ MODULES = {
     "_program_tracing.decomposed": {"_program_tracing.checked"},
     "_program_tracing.grouping": set(),
     "_program_tracing.indexing": set(),
+    "_program_tracing.loading": set(),
     "_program_tracing.packed": {"errors"},
     "_program_tracing.recurrent": {"_program_tracing.packed"},
     "_program_tracing.stepping": {"_program_tracing.checked"},
@@ -298,6 +300,7 @@ MODULES = {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.autograd"),
         *("_program_tracing.casting", "_program_tracing.checked", "_program_tracing.copies"),
         *("_program_tracing.custom_gradients", "_program_tracing.data_sized"),
+        *("_program_tracing.cumulative", "_program_tracing.loading"),
         *("_program_tracing.decomposed", "_program_tracing.grouping"),
         *("_program_tracing.indexing", "_program_tracing.numpy_random"),
         *("_program_tracing.numpy_choices", "_program_tracing.numpy_ufuncs"),

@@ -317,8 +317,8 @@ def _unstarted(error: Exception) -> str:
     died = isinstance(error, ray.exceptions.ActorDiedError)
     if died and os.environ.get(AUTHENTICATION) == "token":
         text += (
-            f'\n  hint:     `{AUTHENTICATION}` is "token" here, as `ray.init()` sets it; unset it,\n'
-            "            in a new process, for a cluster without tokens"
+            f'\n  hint:     `{AUTHENTICATION}` is "token" here, as `ray.init()` sets it;\n'
+            "            unset it, in a new process, for a cluster without tokens"
         )
     return text
 
