@@ -256,7 +256,8 @@ MODULES = {
     "_program_tracing.padding_order": {"_program_tracing.padding"},
     "_program_tracing.known": set(),
     "_program_tracing.arrays": {
-        *("_program_tracing", "_program_tracing.checked", "_program_tracing.known"),
+        *("_program_tracing", "_program_tracing.checked", "_program_tracing.indexing"),
+        "_program_tracing.known",
     },
     "_program_tracing.numpy_functions": {"_program_tracing", "_program_tracing.arrays"},
     "_program_tracing.numpy_selected": {

@@ -210,11 +210,17 @@ def add_slice(x: Any, k: Any) -> Any:
     return x
 
 
+def test_slices_with_steps_are_errors_at_the_line() -> None:
+    specs = (TensorSpec(torch.float32, (3, 4)), TensorSpec(torch.int64))
+    for function in (lambda x, k: x[::k], lambda x, k: x[:k:2]):
+        with pytest.raises(NotImplementedError, match="has no step") as caught:
+            TensorProgram.trace(function, specs)
+        assert caught.traceback[-1].path.samefile(__file__)
+
+
 def test_other_reads_of_data_are_errors_at_the_line() -> None:
     specs = (TensorSpec(torch.float32, (3, 4)), TensorSpec(torch.int64))
     for function in (
-        lambda x, k: x[::k],
-        lambda x, k: x[:k:2],
         lambda x, k: store_slice(x.clone(), k),
         lambda x, k: add_slice(x.clone(), k),
         lambda x, k: x.narrow(0, k, 1),

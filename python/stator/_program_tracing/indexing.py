@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["SILENT", "Copies", "get_item", "set_item"]
+__all__ = ["SILENT", "Copies", "between", "get_item", "set_item"]
 
 
 class Copies:
@@ -132,10 +132,6 @@ def refuse_slice_store() -> str:
     return "a tensor is written to in a slice with a bound that is a tensor; use `torch.where`"
 
 
-def refuse_step() -> str:
-    return "a slice with a bound that is a tensor, and with a step"
-
-
 def _is_number(part: Any) -> bool:
     return (
         isinstance(part, torch.Tensor)
@@ -162,10 +158,24 @@ def _has_bound(part: Any) -> bool:
     )
 
 
-def _between(tensor: Any, dim: int, part: Any) -> Any:
+class _AsItIs:
+    """What it is asked for."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return key
+
+
+def between(start: Any, stop: Any, step: Any) -> Any:
+    """A slice. In a program `slice` doesn't make one of tensors."""
+    return _AsItIs()[start:stop:step]
+
+
+def _in_slice(tensor: Any, dim: int, part: Any) -> Any:
     """What is in a slice of a dimension."""
     if part.step is not None and not (isinstance(part.step, int) and part.step == 1):
-        refuse_step()
+        raise NotImplementedError(
+            "in tensor programs a slice with a bound that is a tensor has no step"
+        )
     count = tensor.shape[dim]
     places = torch.arange(count)
     chosen = torch.ones(count, dtype=torch.bool)
@@ -204,7 +214,7 @@ def get_item(tensor: Any, index: Any) -> Any:
         if _is_number(part):
             numbers.append((at, part))
         elif _has_bound(part):
-            row = _between(row, at, part)
+            row = _in_slice(row, at, part)
         at += _dims_of(part)
     for dim, number in reversed(numbers):
         first = row if dim == 0 else row.movedim(dim, 0)
@@ -251,4 +261,4 @@ def set_item(tensor: Any, index: Any, value: Any) -> None:
 
 
 # Called while a program is traced, and no part of it.
-SILENT = [note_row, refuse_slice_store, refuse_step, refuse_store]
+SILENT = [note_row, refuse_slice_store, refuse_store]
