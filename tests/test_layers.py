@@ -249,13 +249,15 @@ MODULES = {
     "_program_tracing.each_draws": {"_program_tracing.table"},
     "_program_tracing.batching": {
         *("_program_tracing.casting", "_program_tracing.each_draws", "_program_tracing.unrolled"),
-        "_program_tracing.padding",
+        *("_program_tracing.padding", "_program_tracing.padding_order"),
     },
     "_program_tracing.unrolled": set(),
     "_program_tracing.padding": set(),
+    "_program_tracing.padding_order": {"_program_tracing.padding"},
     "_program_tracing.known": set(),
     "_program_tracing.arrays": {
-        *("_program_tracing", "_program_tracing.checked", "_program_tracing.known"),
+        *("_program_tracing", "_program_tracing.checked", "_program_tracing.indexing"),
+        "_program_tracing.known",
     },
     "_program_tracing.numpy_functions": {"_program_tracing", "_program_tracing.arrays"},
     "_program_tracing.numpy_selected": {
@@ -279,6 +281,7 @@ MODULES = {
     },
     "_program_tracing.numpy_random": {"_program_tracing.arrays"},
     "_program_tracing.autograd": {"_program_tracing.custom_gradients"},
+    "_program_tracing.cumulative": set(),
     "_program_tracing.custom_gradients": set(),
     "_program_tracing.flattening": {
         *("_program_tracing", "_program_tracing.batching", "_program_tracing.casting"),
@@ -290,6 +293,7 @@ MODULES = {
     "_program_tracing.decomposed": {"_program_tracing.checked"},
     "_program_tracing.grouping": set(),
     "_program_tracing.indexing": set(),
+    "_program_tracing.loading": set(),
     "_program_tracing.packed": {"errors"},
     "_program_tracing.recurrent": {"_program_tracing.packed"},
     "_program_tracing.stepping": {"_program_tracing.checked"},
@@ -298,6 +302,7 @@ MODULES = {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.autograd"),
         *("_program_tracing.casting", "_program_tracing.checked", "_program_tracing.copies"),
         *("_program_tracing.custom_gradients", "_program_tracing.data_sized"),
+        *("_program_tracing.cumulative", "_program_tracing.loading"),
         *("_program_tracing.decomposed", "_program_tracing.grouping"),
         *("_program_tracing.indexing", "_program_tracing.numpy_random"),
         *("_program_tracing.numpy_choices", "_program_tracing.numpy_ufuncs"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import OrderedDict
 from typing import Any
 
@@ -174,7 +175,7 @@ EVERY = {
     "made of that size": gradient(
         lambda w, r: ((r["x"] * w + torch.ones(len(r["x"]), 3)).cumsum(1)[:, 1]).sum()
     ),
-    "places": lambda w, r: (torch.arange(len(r["y"])) * r["y"]).sum(),
+    "places as numbers": lambda w, r: (torch.arange(len(r["y"])) * r["y"]).sum(),
     "like rows": lambda w, r: (torch.zeros_like(r["x"]) + w).sum(0),
     "shapes": lambda w, r: (
         r["x"].reshape(len(r["x"]), 3, 1).permute(2, 0, 1).squeeze(0).transpose(0, 1).sum(1),
@@ -193,6 +194,54 @@ EVERY = {
         torch.where(r["x"] > w, r["x"].abs().sqrt(), r["x"].clamp(-1, 1)).sum(0),
         (w - r["x"]).tanh().log1p().mean(0),
         (r["x"] > 0).float().mean(),
+    ),
+    "order": gradient(
+        lambda w, r: (
+            ((r["x"] @ w).sort(descending=True).values * r["y"]).mean()
+            + ((r["x"] * w).sort(0)[0] * r["y"][:, None]).mean()
+            + ((r["x"] * w).sort(dim=1).values[:, 1] * r["y"]).sum()
+            + (r["y"].sort().values * w[1]).exp().max()
+        )
+    ),
+    "places": lambda w, r: (
+        *((r["x"] @ w).argmax(), r["x"].argmin(0), r["x"].argmax(), r["x"].argmin(0, True)),
+        *((r["y"].argsort() * r["y"]).sum(), (r["k"].argsort() * torch.arange(len(r["k"]))).sum()),
+        *(r["k"].argmax(), (r["k"] * 0 - (1 << 62) * 2).argmax(), (r["y"] * -math.inf).argmax()),
+    ),
+    "searched": lambda w, r: (
+        torch.searchsorted(w.sort().values, r["y"]).sum(),
+        torch.searchsorted(w.sort().values, r["x"], right=True).sum(0),
+        torch.searchsorted(r["y"].sort().values, torch.tensor([0.1, 0.5, math.inf]), right=True),
+    ),
+    "the greatest of each row": gradient(
+        lambda w, r: (r["x"] * w).topk(2, 1).values.square().sum()
+    ),
+    "lengths": gradient(
+        lambda w, r: (
+            (r["x"] * w).norm(dim=1).mean()
+            + (r["x"] * w).norm(dim=0).sum()
+            + (r["x"] * w).norm()
+            + (r["x"] * w).norm(1)
+            + torch.linalg.norm(r["x"] * w, dim=1).std(correction=0)
+            + torch.linalg.norm(r["x"] * w)
+            + torch.linalg.vector_norm(r["x"] * w, math.inf, dim=(0, 1))
+            + (F.normalize(r["x"] * w, dim=1) * r["x"]).sum()
+            + F.cosine_similarity(r["x"], w[None], dim=1).mean()
+            + (torch.cdist(r["x"] * w, torch.eye(3)) ** 2).amin(1).mean()
+        )
+    ),
+    "broadcasts": gradient(
+        lambda w, r: (
+            (w.expand(len(r["x"]), 3) * r["x"]).square().mean()
+            + (r["y"][:, None].expand(-1, 3) * r["x"] * w).sum()
+            + (w.expand_as(r["x"]) * r["x"]).std(correction=0)
+            + w.broadcast_to(len(r["x"]), 3).sum() / r["y"].numel()
+        )
+    ),
+    "chosen by rows": gradient(lambda w, r: (w[r["k"]] * r["y"]).mean()),
+    "means of others": lambda w, r: (
+        (r["x"] > 0).mean(dtype=torch.float32),
+        (r["k"] * 2).mean(0, dtype=torch.float64),
     ),
     # What is infinite for rows of zeros is finite for a client's own.
     "finite for the client's own": gradient(lambda w, r: (r["x"].abs() * w.abs()).log().mean()),
@@ -233,7 +282,11 @@ APART = {
     "rows as one": (lambda w, r: r["x"].flatten().square().sum(), "reshaped"),
     "the last row": (lambda w, r: r["x"][-1], None),
     "no rule": (lambda w, r: torch.linalg.matrix_norm(r["x"]), "no rule for"),
-    "the greatest one's place": (lambda w, r: (r["x"] @ w).argmax(), "a place among rows"),
+    "a place among columns and rows": (lambda w, r: r["x"].T.argmax(), "a place among rows"),
+    "the greatest two": (lambda w, r: r["y"].topk(2).values.sum(), None),
+    "matrices' norms": (lambda w, r: torch.linalg.norm(r["x"], 1), "norm of another kind"),
+    "rows of equal length together": (lambda w, r: F.normalize(r["x"], dim=0).sum(), "together"),
+    "rows by number": (lambda w, r: r["x"][torch.arange(len(r["k"])), r["k"]].sum(), "no rule"),
     "beside the columns": (lambda w, r: (r["y"] + r["x"][:, :1]).sum(), "rows"),
     "draws": (lambda w, r: (r["x"] + torch.randn(3)).sum(), None),
 }
@@ -251,6 +304,35 @@ def test_others_run_in_groups(
     said = [text for text in caplog.messages if "as many rows" in text]
     assert bool(said) == (why is not None)
     assert all(str(why) in text for text in said)
+
+
+def test_what_is_no_number_is_put_in_order_as_alone() -> None:
+    rows = clients([3, 4, 5, 3])
+    for at, odd in enumerate((math.nan, math.inf, -math.inf)):
+        rows[at]["y"][at] = odd
+
+    def fn(w, r):
+        ascending, descending = r["y"].sort(), r["y"].sort(descending=True)
+        return (
+            *((ascending[1] * r["k"]).sum(), (descending[1] * r["k"]).sum()),
+            *(ascending[0].nan_to_num(9.0, 8.0, -8.0) * torch.arange(len(r["y"]))).sum(0, True),
+            *(
+                (descending[0] == math.inf).sum(),
+                descending[0][0],
+                r["y"].argmax(),
+                r["y"].argmin(),
+            ),
+            torch.func.grad(lambda w: (r["y"].sort()[0] * w[0]).nan_to_num(9.0, 8.0, -8.0).sum())(
+                w
+            ),
+        )
+
+    comp = mapped(fn, fl.federated_collect)
+    found = []
+    for exact in (False, True):
+        with fl.framework.get_context_stack().install(LocalContext(exact=exact)):
+            found.append(comp(np.ones(3, np.float32), rows))
+    same(*found)
 
 
 def test_clients_without_rows_are_never_padded(run: list[tuple[int, bool]]) -> None:

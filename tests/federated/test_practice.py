@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import copy
 import pathlib
 import tempfile
 import typing
@@ -725,3 +726,63 @@ def test_fedrep_alternating(rng: np.random.Generator) -> None:
         pb, ph = np.mean(bs, 0), nh
     close(bd, pb, 1e-3)
     close(np.stack(hs), np.stack(ph), 1e-3)
+
+
+def test_fedper_with_loaders(rng: np.random.Generator) -> None:
+    """FedPer as written for PyTorch alone: loaders, statistics of all batches, weights kept for a proximal term."""
+    from torch.utils.data import DataLoader, TensorDataset, random_split
+
+    body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, momentum=None), nn.ReLU())
+    kinds = {torch.float32: f32, torch.int64: np.int64}
+    W = OrderedDict((k, T(kinds[v.dtype], list(v.shape))) for k, v in body.state_dict().items())
+    Hd = T(f32, [6, 2])
+    B = OrderedDict(x=T(f32, [10, 4]), y=T(np.int64, [10]), head=Hd)
+
+    def train(w, b):
+        own = copy.deepcopy(body)
+        own.load_state_dict(w)
+        first = copy.deepcopy(own)
+        head = b["head"].clone().requires_grad_()
+        optimizer = torch.optim.SGD([*own.parameters(), head], lr=0.1)
+        seeded = torch.Generator().manual_seed(4)
+        rows, held = random_split(TensorDataset(b["x"], b["y"]), [8, 2], generator=seeded)
+        for _ in range(2):
+            for x, y in DataLoader(rows, batch_size=3, shuffle=True, generator=seeded):
+                optimizer.zero_grad()
+                pairs = zip(own.parameters(), first.parameters())
+                near = sum(((a - b.detach()) ** 2).sum() for a, b in pairs)
+                (nn.functional.cross_entropy(own(x) @ head, y) + 0.1 * near).backward()
+                optimizer.step()
+        own.eval()
+        ((x, y),) = DataLoader(held, batch_size=2)
+        return OrderedDict(own.state_dict()), head.detach(), (own(x) @ head).detach()
+
+    client = fl.local_computation(W, B)(train)
+
+    @fl.federated_computation(F(W, S), F(B, C))
+    def round_of(w, b):
+        made = fl.federated_map(client, (fl.federated_broadcast(w), b))
+        return fl.federated_mean(made[0]["0.weight"]), made
+
+    w = OrderedDict((k, v.numpy().copy()) for k, v in body.state_dict().items())
+    given = [
+        OrderedDict(
+            x=rng.normal(size=(10, 4)).astype(f32),
+            y=rng.integers(0, 2, 10),
+            head=rng.normal(size=(6, 2)).astype(f32),
+        )
+        for _ in range(4)
+    ]
+    expected = []
+    for b in given:
+        own = OrderedDict((k, torch.as_tensor(v.copy())) for k, v in w.items())
+        expected.append(train(own, {k: torch.from_numpy(v) for k, v in b.items()}))
+    for exact in (False, True):
+        with fl.framework.get_context_stack().install(execution.LocalContext(exact=exact)):
+            mean, found = round_of(w, given)
+        close(mean, np.mean([state["0.weight"].numpy() for state, _, _ in expected], 0))
+        for (state, head, held), (want, other, scores) in zip(found, expected):
+            for name, value in want.items():
+                close(state[name], value)
+            close(head, other)
+            close(held, scores)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from programs.common import I64, spec
 from torch import nn
+from torch.nn.utils.parametrizations import orthogonal, spectral_norm
 
 from stator.errors import ProgramError
 from stator.programs import TensorProgram, TensorSpec
@@ -53,6 +54,9 @@ class Attending(nn.Module):
 MODULES = {
     "perceptron": lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)),
     "statistics": lambda: nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)),
+    "all_batches": lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, momentum=None)),
+    "spectral": lambda: nn.Sequential(spectral_norm(nn.Linear(4, 8)), nn.Linear(8, 3)),
+    "orthogonal": lambda: nn.Sequential(orthogonal(nn.Linear(4, 4)), nn.Linear(4, 3)),
     "tied": Tied,
     "recurrent": Recurrent,
     "attending": Attending,
@@ -92,6 +96,32 @@ def test_a_copy_is_loaded_and_trained(name: str) -> None:
     for key, each in module.state_dict().items():
         assert torch.equal(each, before[key])
     assert all(type(each) is nn.Parameter for each in module.parameters())
+
+
+def test_copies_of_what_the_program_has_made() -> None:
+    """As FedProx has it: weights as they came, beside those that are trained."""
+    module = Tied()
+
+    def fit(x: Any) -> Any:
+        own = copy.deepcopy(module)
+        first = copy.deepcopy(own)
+        optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            pairs = zip(own.parameters(), first.parameters(), strict=True)
+            near = sum(((a - b.detach()) ** 2).sum() for a, b in pairs)
+            (own(x).square().mean() + near).backward()
+            optimizer.step()
+        with torch.no_grad():
+            own.out.bias.add_(1)
+        # What is tied in one is tied in the copy of its copy.
+        assert first.first.weight is first.second.weight is not own.first.weight
+        return own(x).detach(), first(x).detach(), copy.deepcopy(nn.ReLU())(x)
+
+    program = TensorProgram.trace(fit, (spec(None, 4),))
+    x = torch.randn(5, 4)
+    for found, expected in zip(program(x), fit(x), strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_a_copy_of_the_weights_as_they_are() -> None:

@@ -32,6 +32,19 @@ READS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "k + 0": lambda x, k, j: x[k + 0],
     "computed": lambda x, k, j: x[torch.argmax(x[:, 0, 0])],
     "in a loop": lambda x, k, j: sum(x[k] for _ in range(2)),
+    "up to k": lambda x, k, j: x[:k],
+    "from k": lambda x, k, j: x[k:].sum(0),
+    "from k up to j": lambda x, k, j: x[k:j],
+    "from k up to 2": lambda x, k, j: x[k:2:1],
+    "from 1 up to k": lambda x, k, j: x[1:k],
+    "from the end": lambda x, k, j: x[-2:k],
+    "columns": lambda x, k, j: x[:, k:j, 1:],
+    "the last": lambda x, k, j: x[..., :k],
+    "k, then up to j": lambda x, k, j: x[k, :j],
+    "up to k, then j": lambda x, k, j: x[None, :k, j],
+    "up to k of both": lambda x, k, j: x[:k, :j],
+    "in turn": lambda x, k, j: x[:k][:, :j].flatten(),
+    "its length": lambda x, k, j: x[0, 0] * len(x[:k]),
 }
 
 
@@ -83,7 +96,7 @@ def test_writes(function: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32])
 def test_all_integers(dtype: torch.dtype) -> None:
-    for function in (READS["k : j"], add):
+    for function in (READS["k : j"], READS["from k up to j"], add):
         assert_same(function, dtype)
 
 
@@ -97,6 +110,23 @@ def test_out_of_range(at: int) -> None:
         with pytest.raises(IndexError) as found:
             program(X, torch.tensor(at))
         assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64])
+def test_slices_of_any_size(dtype: torch.dtype) -> None:
+    specs = (TensorSpec(torch.float32, (None, 2)), TensorSpec(dtype), TensorSpec(dtype))
+    for function in (lambda x, k, j: x[k:j], lambda x, k, j: x.T[:, :k] * 2):
+        program = TensorProgram.trace(function, specs)
+        for count, at, other in itertools.product((0, 1, 200), (0, 3, -2, 100, -100), (1, -1, 120)):
+            x, k, j = torch.randn(count, 2), *torch.tensor([at, other], dtype=dtype)
+            assert torch.equal(program(x, k, j)[0], function(x, k, j))
+
+    def slope(x: Any, k: Any, j: Any) -> Any:
+        return torch.func.grad(lambda x: (x[k:j] ** 2).sum())(x)
+
+    x, k, j = torch.randn(6, 2), *torch.tensor([-4, 5], dtype=dtype)
+    found = TensorProgram.trace(slope, specs)(x, k, j)[0]
+    assert torch.equal(found, slope(x, k, j))
 
 
 def test_too_many_indices_and_gradients() -> None:
@@ -153,8 +183,15 @@ def write_view_of_row(x: Any, k: Any) -> Any:
     return y
 
 
+def write_rows(x: Any, k: Any) -> Any:
+    y = x.clone()
+    rows = y[1:k]
+    rows.zero_()
+    return y
+
+
 @pytest.mark.parametrize(
-    "function", [write_row, read_old_row, use_old_row, read_between, write_view_of_row]
+    "function", [write_row, write_rows, read_old_row, use_old_row, read_between, write_view_of_row]
 )
 def test_what_would_tell_a_copy_from_a_view_is_refused(function: Callable[..., Any]) -> None:
     specs = (TensorSpec(torch.float32, (3, 4)), TensorSpec(torch.int64))
@@ -163,10 +200,29 @@ def test_what_would_tell_a_copy_from_a_view_is_refused(function: Callable[..., A
     assert function.__name__ in str(caught.value)
 
 
+def store_slice(x: Any, k: Any) -> Any:
+    x[:k] = 0
+    return x
+
+
+def add_slice(x: Any, k: Any) -> Any:
+    x[0, k:] += 1
+    return x
+
+
+def test_slices_with_steps_are_errors_at_the_line() -> None:
+    specs = (TensorSpec(torch.float32, (3, 4)), TensorSpec(torch.int64))
+    for function in (lambda x, k: x[::k], lambda x, k: x[:k:2]):
+        with pytest.raises(NotImplementedError, match="has no step") as caught:
+            TensorProgram.trace(function, specs)
+        assert caught.traceback[-1].path.samefile(__file__)
+
+
 def test_other_reads_of_data_are_errors_at_the_line() -> None:
     specs = (TensorSpec(torch.float32, (3, 4)), TensorSpec(torch.int64))
     for function in (
-        lambda x, k: x[:k],
+        lambda x, k: store_slice(x.clone(), k),
+        lambda x, k: add_slice(x.clone(), k),
         lambda x, k: x.narrow(0, k, 1),
         lambda x, k: [1, 2, 3][k],
         lambda x, k: x[[k, k]],

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from stator._program_tracing import TensorSpec
+from stator._program_tracing import TensorSpec, indexing
 from stator._program_tracing.checked import is_all_true
 from stator._program_tracing.known import Known
 
@@ -273,6 +273,8 @@ def key_of(key: Any) -> Any:
         return key.apart().tensor
     if isinstance(key, (list, np.ndarray)):
         return array(key).tensor
+    if isinstance(key, slice) and (isinstance(key.start, Array) or isinstance(key.stop, Array)):
+        return indexing.between(key_of(key.start), key_of(key.stop), key_of(key.step))
     return key
 
 

@@ -17,7 +17,8 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 
 from stator._program_tracing.casting import without_autocast
 from stator._program_tracing.each_draws import MOST, drawn, is_drawing
-from stator._program_tracing.padding import NotPaddedError, Padding, Rows, tensors_in
+from stator._program_tracing.padding import NotPaddedError, Rows, tensors_in
+from stator._program_tracing.padding_order import Padding
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
 __all__ = ["LINKED", "NotBatchableError", "run_together"]

@@ -16,16 +16,27 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["SUBSTITUTES"]
+__all__ = ["SILENT", "SUBSTITUTES"]
 
 
 class _Memo:
     """What has been copied."""
 
     def __init__(self) -> None:
-        self.by_id: dict[int, Any] = {}
-        """Copies of parameters and modules, whose identity a trace may ask for."""
+        self.copies: dict[int, tuple[Any, Any]] = {}
+        """Parameters and modules with their copies."""
         self.others: list[tuple[Any, Any]] = []
+
+
+def find_copy(memo: _Memo, x: Any) -> list[Any]:
+    """The copy of a parameter or module, if there is one. No part of a program, which can't ask for
+    the identity of what it has made."""
+    found = memo.copies.get(id(x))
+    return [] if found is None else [found[1]]
+
+
+def keep_copy(memo: _Memo, x: Any, made: Any) -> None:
+    memo.copies[id(x)] = x, made
 
 
 def _deepcopy(x: Any, memo: Any = None) -> Any:
@@ -36,15 +47,15 @@ def _copied(x: Any, memo: _Memo) -> Any:
     kind = type(x)
     if x is None or kind in _SHARED:
         return x
-    if isinstance(x, nn.Parameter):
-        if id(x) not in memo.by_id:
-            memo.by_id[id(x)] = _tensor(x)
-        return memo.by_id[id(x)]
-    if isinstance(x, nn.Module) and _is_usual(kind):
-        if id(x) not in memo.by_id:
-            memo.by_id[id(x)] = made = object.__new__(kind)
+    is_module = isinstance(x, nn.Module) and _is_usual(kind)
+    if is_module or isinstance(x, nn.Parameter):
+        for copied in find_copy(memo, x):
+            return copied
+        made = object.__new__(kind) if is_module else _tensor(x)
+        keep_copy(memo, x, made)
+        if is_module:
             _fill(made, x, memo)
-        return memo.by_id[id(x)]
+        return made
     is_tensor = isinstance(x, torch.Tensor)
     if is_tensor or kind in (dict, collections.OrderedDict, list):
         for known, copied in memo.others:
@@ -102,9 +113,18 @@ def _is_usual(kind: type) -> bool:
     """Whether a class says nothing of how its objects are copied, beside PyTorch's own."""
     for name in _ASKED:
         found = getattr(kind, name, None)
-        if found is not None and found not in _USUAL and not _is_tag(name, found):
+        if found is None or found in _USUAL or _is_tag(name, found):
+            continue
+        if not _is_of_parametrized(name, found):
             return False
     return True
+
+
+def _is_of_parametrized(name: str, found: Any) -> bool:
+    """Whether it's of a class that PyTorch has made for a module whose parameters are computed:
+    that copies as if it said nothing, and can't be pickled."""
+    of_these = getattr(found, "__module__", None) == "torch.nn.utils.parametrize"
+    return of_these and name in ("__deepcopy__", "__getstate__")
 
 
 def _is_tag(name: str, found: Any) -> bool:
@@ -142,6 +162,9 @@ _SHARED: tuple[Any, ...] = (
 _ORIGINAL = types.FunctionType(
     copy.deepcopy.__code__, copy.deepcopy.__globals__, "deepcopy", copy.deepcopy.__defaults__
 )
+
+# Called while a program is traced, and no part of it.
+SILENT: list[Callable[..., Any]] = [find_copy, keep_copy]
 
 # Functions, and what is traced in their place.
 SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [(copy.deepcopy, _deepcopy)]

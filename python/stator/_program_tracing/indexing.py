@@ -1,8 +1,9 @@
 """Indices of tensors that are integers without dimensions, in tensor programs.
 
 PyTorch asks such an index for its number. A program can't: it takes a row by an index of one
-element, which counts from the end and ends out of range as a number does. The functions here are
-traced in the place of `tensor[index]` and `tensor[index] = value`.
+element, which counts from the end and ends out of range as a number does; and what is in a slice
+with such a bound by a mask. The functions here are traced in the place of `tensor[index]` and
+`tensor[index] = value`.
 
 What PyTorch gives is a view; a row that was taken by an index is a copy. As long as neither is
 written to, nobody can tell. `Copies` sees to that.
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["SILENT", "Copies", "get_item", "set_item"]
+__all__ = ["SILENT", "Copies", "between", "get_item", "set_item"]
 
 
 class Copies:
@@ -127,6 +128,10 @@ def refuse_store() -> str:
     )
 
 
+def refuse_slice_store() -> str:
+    return "a tensor is written to in a slice with a bound that is a tensor; use `torch.where`"
+
+
 def _is_number(part: Any) -> bool:
     return (
         isinstance(part, torch.Tensor)
@@ -146,6 +151,50 @@ def _dims_of(part: Any) -> int:
     return int(part.dim()) if _is_mask(part) else 1
 
 
+def _has_bound(part: Any) -> bool:
+    """Whether it is a slice with a bound that is a number of a tensor's."""
+    return isinstance(part, slice) and (
+        _is_number(part.start) or _is_number(part.stop) or _is_number(part.step)
+    )
+
+
+class _AsItIs:
+    """What it is asked for."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return key
+
+
+def between(start: Any, stop: Any, step: Any) -> Any:
+    """A slice. In a program `slice` doesn't make one of tensors."""
+    return _AsItIs()[start:stop:step]
+
+
+def _in_slice(tensor: Any, dim: int, part: Any) -> Any:
+    """What is in a slice of a dimension."""
+    if part.step is not None and not (isinstance(part.step, int) and part.step == 1):
+        raise NotImplementedError(
+            "in tensor programs a slice with a bound that is a tensor has no step"
+        )
+    count = tensor.shape[dim]
+    places = torch.arange(count)
+    chosen = torch.ones(count, dtype=torch.bool)
+    if part.start is not None:
+        chosen = chosen & (places >= _from_end(part.start, count))
+    if part.stop is not None:
+        chosen = chosen & (places < _from_end(part.stop, count))
+    if dim == 0:
+        return tensor[chosen]
+    return tensor.movedim(dim, 0)[chosen].movedim(0, dim)
+
+
+def _from_end(bound: Any, count: Any) -> Any:
+    if isinstance(bound, torch.Tensor):
+        bound = bound.to(torch.int64)
+        return torch.where(bound < 0, bound + count, bound)
+    return bound + count if bound < 0 else bound
+
+
 def _parts(index: Any) -> tuple[Any, ...]:
     return index if isinstance(index, tuple) else (index,)
 
@@ -157,18 +206,22 @@ def get_item(tensor: Any, index: Any) -> Any:
     if taken > tensor.dim():
         raise IndexError(f"too many indices for tensor of dimension {tensor.dim()}")
     numbers = []
+    row = tensor
     at = 0
     for part in parts:
         if part is Ellipsis:
             at += tensor.dim() - taken
         if _is_number(part):
             numbers.append((at, part))
+        elif _has_bound(part):
+            row = _in_slice(row, at, part)
         at += _dims_of(part)
-    row = tensor
     for dim, number in reversed(numbers):
         first = row if dim == 0 else row.movedim(dim, 0)
         row = first[number.reshape(1).to(torch.int64)].squeeze(0)
-    rest = tuple([part for part in parts if not _is_number(part)])
+    rest = tuple(
+        [slice(None) if _has_bound(part) else part for part in parts if not _is_number(part)]
+    )
     if rest:
         row = row[rest]
     note_row(tensor, row)
@@ -192,6 +245,8 @@ def set_item(tensor: Any, index: Any, value: Any) -> None:
             rest.append(slice(None))
             at += 1
             continue
+        if _has_bound(part):
+            refuse_slice_store()
         rest.append(part)
         if part is Ellipsis:
             at += tensor.dim() - taken
@@ -206,4 +261,4 @@ def set_item(tensor: Any, index: Any, value: Any) -> None:
 
 
 # Called while a program is traced, and no part of it.
-SILENT = [note_row, refuse_store]
+SILENT = [note_row, refuse_slice_store, refuse_store]

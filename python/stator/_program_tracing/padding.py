@@ -87,6 +87,7 @@ class _Call:
 
     def __init__(self, func: Any, inner: _Inner) -> None:
         self.func = func
+        self.name = _name_of(func)
         self._inner = inner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -123,8 +124,13 @@ class Padding:
         dim = self.dim(tensor)
         if dim is None:
             return tensor
-        mask = self._mask.reshape([-1, *[1] * (tensor.dim() - dim - 1)])
-        return torch.where(mask, tensor, torch.full((), otherwise, dtype=tensor.dtype))
+        return torch.where(
+            self.mask(tensor, dim), tensor, torch.full((), otherwise, dtype=tensor.dtype)
+        )
+
+    def mask(self, tensor: Any, dim: int) -> Any:
+        """Which rows of a tensor are a client's own, for a tensor with rows in a dimension."""
+        return self._mask.reshape([-1, *[1] * (tensor.dim() - dim - 1)])
 
     def is_met(self, value: Any) -> bool:
         """Whether something in containers has rows, or is their number."""
@@ -142,7 +148,7 @@ class Padding:
             return inner(func, args, kwargs)
         name = _name_of(func)
         rule = _RULES.get(name)
-        if rule is None or "out" in kwargs:
+        if rule is None or kwargs.get("out") is not None:
             raise NotPaddedError(f"clients of different sizes: there is no rule for {name}")
         return rule(self, _Call(func, inner), *args, **kwargs)
 
@@ -159,7 +165,7 @@ def _name_of(func: Any) -> str:
 _RULES: dict[str, Callable[..., Any]] = {}
 
 
-def _rule(*names: str) -> Callable[[Any], Any]:
+def rule_for(*names: str) -> Callable[[Any], Any]:
     def add(function: Any) -> Any:
         for name in names:
             _RULES[name] = function
@@ -179,11 +185,11 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
         yield from tensors_in(tuple(value.values()))
 
 
-def _positive(dim: int, of: Any) -> int:
+def positive(dim: int, of: Any) -> int:
     return dim + of.dim() if dim < 0 else dim
 
 
-def _without_rows(padding: Padding, *values: Any) -> None:
+def without_rows(padding: Padding, *values: Any) -> None:
     """Nothing in these is of rows."""
     if padding.is_met(values):
         raise NotPaddedError("clients of different sizes: rows are where there is no rule for them")
@@ -192,7 +198,7 @@ def _without_rows(padding: Padding, *values: Any) -> None:
 # Element by element.
 
 
-@_rule(
+@rule_for(
     *("add", "sub", "mul", "div", "truediv", "true_divide", "floor_divide", "floordiv", "mod"),
     *("radd", "rsub", "rmul", "rtruediv", "rdiv", "rfloordiv", "rmod", "remainder", "fmod", "pow"),
     *("rpow", "neg", "abs", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt"),
@@ -239,47 +245,47 @@ def _elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
 # Rows that stay apart.
 
 
-def _apart(*names: str, only_first: bool = False, behind: int = 0) -> None:
+def apart(*names: str, only_first: bool = False, behind: int = 0) -> None:
     """Each row of the first argument gives one: no other argument has rows. `only_first`: rows are
     the first dimension. `behind`: at least so many dimensions stand behind it."""
 
     def rule(padding: Padding, call: Any, /, input: Any, *args: Any, **kwargs: Any) -> Any:
         dim = padding.dim(input)
-        _without_rows(padding, args, kwargs)
+        without_rows(padding, args, kwargs)
         if dim is None or (only_first and dim) or input.dim() - dim <= behind:
             raise NotPaddedError("clients of different sizes: rows are mixed")
         return padding.mark(call(input, *args, **kwargs), dim)
 
-    _rule(*names)(rule)
+    rule_for(*names)(rule)
 
 
-_apart("linear", behind=1)
-_apart("embedding", "one_hot", "bucketize")
-_apart("conv1d", "max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", only_first=True, behind=2)
-_apart("conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", only_first=True, behind=3)
-_apart("conv3d", "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", only_first=True, behind=4)
-_apart("adaptive_max_pool1d", only_first=True, behind=2)
-_apart("adaptive_max_pool2d", only_first=True, behind=3)
-_apart("group_norm", only_first=True, behind=2)
+apart("linear", behind=1)
+apart("embedding", "one_hot", "bucketize")
+apart("conv1d", "max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", only_first=True, behind=2)
+apart("conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", only_first=True, behind=3)
+apart("conv3d", "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", only_first=True, behind=4)
+apart("adaptive_max_pool1d", only_first=True, behind=2)
+apart("adaptive_max_pool2d", only_first=True, behind=3)
+apart("group_norm", only_first=True, behind=2)
 
 
-@_rule("layer_norm")
+@rule_for("layer_norm")
 def _layer_norm(
     padding: Padding, call: Any, /, input: Any, sizes: Any, *args: Any, **how: Any
 ) -> Any:
-    _without_rows(padding, sizes, args, how)
+    without_rows(padding, sizes, args, how)
     dim = padding.dim(input)
     if dim is None or dim >= input.dim() - len(sizes):
         raise NotPaddedError("clients of different sizes: rows are normalised together")
     return padding.mark(call(input, sizes, *args, **how), dim)
 
 
-@_rule("softmax", "log_softmax", "cumsum", "flip")
+@rule_for("softmax", "log_softmax", "cumsum", "flip")
 def _along(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **kwargs: Any) -> Any:
     """Something is done along one dimension, and sizes stay."""
-    _without_rows(padding, dim, args, kwargs)
+    without_rows(padding, dim, args, kwargs)
     rows = padding.dim(input)
-    dims = [_positive(each, input) for each in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    dims = [positive(each, input) for each in (dim if isinstance(dim, (tuple, list)) else [dim])]
     if rows is None or rows in dims:
         raise NotPaddedError("clients of different sizes: something is done along rows")
     return padding.mark(call(input, dim, *args, **kwargs), rows)
@@ -288,7 +294,7 @@ def _along(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **k
 # Products.
 
 
-@_rule("matmul", "rmatmul", "mm", "mv", "bmm", "dot")
+@rule_for("matmul", "rmatmul", "mm", "mv", "bmm", "dot")
 def _matmul(padding: Padding, call: Any, /, left: Any, right: Any) -> Any:
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
         a, b = padding.dim(left), padding.dim(right)
@@ -309,13 +315,13 @@ def _matmul(padding: Padding, call: Any, /, left: Any, right: Any) -> Any:
 # Rows that become one.
 
 
-def _dims(dim: Any, of: Any) -> list[int]:
+def dims_of(dim: Any, of: Any) -> list[int]:
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return list(range(of.dim()))
-    return [_positive(each, of) for each in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    return [positive(each, of) for each in (dim if isinstance(dim, (tuple, list)) else [dim])]
 
 
-def _reduced(padding: Padding, found: Any, input: Any, dims: list[int], keepdim: bool) -> Any:
+def reduced(padding: Padding, found: Any, input: Any, dims: list[int], keepdim: bool) -> Any:
     """What is left of a tensor without some dimensions, marked."""
     rows = padding.dim(input)
     if rows is None or rows in dims:
@@ -333,23 +339,23 @@ def _reduction(fill: Callable[[torch.dtype], Any], *names: str) -> None:
         keepdim: bool = False,
         **how: Any,
     ) -> Any:
-        _without_rows(padding, dim, how)
+        without_rows(padding, dim, how)
         if dim is not None:
             how = {"dim": dim, "keepdim": keepdim, **how}
-        dims = _dims(dim, input)
+        dims = dims_of(dim, input)
         given = padding.only(input, fill(input.dtype)) if padding.dim(input) in dims else input
-        return _reduced(padding, call(given, **how), input, dims, keepdim)
+        return reduced(padding, call(given, **how), input, dims, keepdim)
 
-    _rule(*names)(rule)
+    rule_for(*names)(rule)
 
 
-def _least(kind: torch.dtype) -> Any:
+def least(kind: torch.dtype) -> Any:
     if kind.is_floating_point:
         return -math.inf
     return False if kind == torch.bool else torch.iinfo(kind).min
 
 
-def _greatest(kind: torch.dtype) -> Any:
+def greatest(kind: torch.dtype) -> Any:
     if kind.is_floating_point:
         return math.inf
     return True if kind == torch.bool else torch.iinfo(kind).max
@@ -357,28 +363,30 @@ def _greatest(kind: torch.dtype) -> Any:
 
 _reduction(lambda kind: 0, "sum", "any", "nansum")
 _reduction(lambda kind: 1, "all")
-_reduction(_least, "amax", "logsumexp")
-_reduction(_greatest, "amin")
+_reduction(least, "amax", "logsumexp")
+_reduction(greatest, "amin")
 
 
-@_rule("prod")
+@rule_for("prod")
 def _prod(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
 ) -> Any:
-    dims = _dims(dim, input)
+    dims = dims_of(dim, input)
     given = padding.only(input, 1) if padding.dim(input) in dims else input
     found = call(given, **how) if dim is None else call(given, dim, keepdim, **how)
-    return _reduced(padding, found, input, dims, keepdim)
+    return reduced(padding, found, input, dims, keepdim)
 
 
-@_rule("mean")
+@rule_for("mean")
 def _mean(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
 ) -> Any:
-    dims = _dims(dim, input)
+    dims = dims_of(dim, input)
     if padding.dim(input) not in dims:
         found = call(input, dim=dim, keepdim=keepdim, **how)
-        return _reduced(padding, found, input, dims, keepdim)
+        return reduced(padding, found, input, dims, keepdim)
+    if (kind := how.pop("dtype", None)) is not None:
+        input = padding.mark(input.to(kind, copy=True), padding.dim(input) or 0)
     if not input.dtype.is_floating_point or how:
         raise NotPaddedError("clients of different sizes: a mean with another element type")
     return _total(padding, input, dims, keepdim) / _many(padding, input, dims)
@@ -400,10 +408,10 @@ def _variance(
     correction = int(unbiased) if correction is None else correction
     if isinstance(dim, bool) or type(correction) not in (int, float):
         raise NotPaddedError("clients of different sizes: a variance in another form")
-    dims = _dims(dim, input)
+    dims = dims_of(dim, input)
     if padding.dim(input) not in dims:
         found = input.var(dims, correction=correction, keepdim=keepdim)
-        return _reduced(padding, found, input, dims, keepdim)
+        return reduced(padding, found, input, dims, keepdim)
     many = _many(padding, input, dims)
     off = padding.only(input, 0) - _total(padding, input, dims, True) / many
     padding.mark(off, padding.dim(input) or 0)
@@ -411,7 +419,7 @@ def _variance(
     return (off * off).sum(dims, keepdim=keepdim) / (many - correction).clamp(min=0)
 
 
-@_rule("var", "std")
+@rule_for("var", "std")
 def _spread(
     padding: Padding,
     call: Any,
@@ -424,7 +432,7 @@ def _spread(
     correction: Any = None,
 ) -> Any:
     found = _variance(padding, input, dim, unbiased, keepdim, correction)
-    if _name_of(call.func) == "var":
+    if call.name == "var":
         return found
     # Its gradient at zero is zero, as PyTorch has it.
     root = torch.where(found == 0, 0, torch.where(found == 0, 1, found).sqrt())
@@ -432,34 +440,23 @@ def _spread(
     return root if rows is None else padding.mark(root, rows)
 
 
-@_rule("max", "min")
+@rule_for("max", "min")
 def _extreme(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False
 ) -> Any:
     if isinstance(dim, torch.Tensor):
         return _elements(padding, call, input, dim)
-    is_max = "max" in _name_of(call.func)
-    dims = _dims(dim, input)
+    is_max = "max" in call.name
+    dims = dims_of(dim, input)
     given = input
     if padding.dim(input) in dims:
-        given = padding.only(input, (_least if is_max else _greatest)(input.dtype))
+        given = padding.only(input, (least if is_max else greatest)(input.dtype))
     if dim is None:
         return call(given)
     found = call(given, dim, keepdim)
     for part in found:
-        _reduced(padding, part, input, dims, keepdim)
+        reduced(padding, part, input, dims, keepdim)
     return found
-
-
-@_rule("argmax", "argmin")
-def _place(
-    padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False
-) -> Any:
-    dims = _dims(dim, input)
-    if padding.dim(input) in dims:
-        # Where the numbers are infinite, too, a place in the padding could be as good.
-        raise NotPaddedError("clients of different sizes: a place among rows")
-    return _reduced(padding, call(input, dim, keepdim), input, dims, keepdim)
 
 
 # Losses.
@@ -478,7 +475,7 @@ def _loss(padding: Padding, losses: Any, how: str, many: Callable[[], Any] | Non
     return total / (_many(padding, losses, dims) if many is None else many())
 
 
-@_rule(
+@rule_for(
     *("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"),
     *("binary_cross_entropy_with_logits", "soft_margin_loss"),
 )
@@ -486,7 +483,7 @@ def _difference(
     padding: Padding, call: Any, /, input: Any, target: Any, *args: Any, **how: Any
 ) -> Any:
     reduction = how.pop("reduction", "mean")
-    _without_rows(padding, args, how)
+    without_rows(padding, args, how)
     dim = padding.dim(input)
     if args or dim != padding.dim(target) or dim is None or input.shape != target.shape:
         raise NotPaddedError("clients of different sizes: a loss of rows and something else")
@@ -496,7 +493,7 @@ def _difference(
     return _loss(padding, losses, reduction)
 
 
-@_rule("cross_entropy", "nll_loss")
+@rule_for("cross_entropy", "nll_loss")
 def _classes(
     padding: Padding, call: Any, /, input: Any, target: Any, *args: Any, **how: Any
 ) -> Any:
@@ -519,9 +516,9 @@ def _classes(
 # Gradients.
 
 
-@_rule("grad")
+@rule_for("grad")
 def _grad(padding: Padding, call: Any, /, outputs: Any, inputs: Any, *args: Any, **how: Any) -> Any:
-    _without_rows(padding, outputs, args, how)
+    without_rows(padding, outputs, args, how)
     found = call(outputs, inputs, *args, **how)
     given = [inputs] if isinstance(inputs, torch.Tensor) else inputs
     for gradient, tensor in zip(found, given, strict=True):
@@ -534,7 +531,7 @@ def _grad(padding: Padding, call: Any, /, outputs: Any, inputs: Any, *args: Any,
 # Sizes and shapes.
 
 
-@_rule("size", "shape")
+@rule_for("size", "shape")
 def _size(padding: Padding, call: Any, /, input: Any, dim: Any = None) -> Any:
     sizes = [
         Rows(size) if at == padding.dim(input) else size for at, size in enumerate(input.shape)
@@ -542,29 +539,29 @@ def _size(padding: Padding, call: Any, /, input: Any, dim: Any = None) -> Any:
     return tuple(sizes) if dim is None else sizes[dim]
 
 
-@_rule("zeros", "ones", "empty", "full")
+@rule_for("zeros", "ones", "empty", "full")
 def _made(padding: Padding, call: Any, /, size: Any, *args: Any, **how: Any) -> Any:
     is_full = not isinstance(size, (tuple, list))
     sizes = (size, *args) if is_full else size
     at = [at for at, each in enumerate(sizes) if isinstance(each, Rows)]
-    _without_rows(padding, how, () if is_full else args)
+    without_rows(padding, how, () if is_full else args)
     if len(at) != 1:
         raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
     found = call(size, *args, **how)
     return padding.mark(found, at[0])
 
 
-@_rule("arange")
+@rule_for("arange")
 def _arange(padding: Padding, call: Any, /, end: Any, **how: Any) -> Any:
-    _without_rows(padding, how)
+    without_rows(padding, how)
     return padding.mark(call(end, **how), 0)
 
 
-@_rule("reshape", "view")
+@rule_for("reshape", "view")
 def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     """Rows stay the first dimension."""
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-    _without_rows(padding, *sizes[1:])
+    without_rows(padding, *sizes[1:])
     if any(type(size) is not int for size in sizes[1:]):
         raise NotPaddedError("clients of different sizes: rows are reshaped")
     rest = math.prod(input.shape[1:])
@@ -581,57 +578,59 @@ def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     return padding.mark(call(input, *shape), 0)
 
 
-@_rule("flatten")
+@rule_for("flatten")
 def _flatten(
     padding: Padding, call: Any, /, input: Any, start_dim: int = 0, end_dim: int = -1
 ) -> Any:
-    dim, start = padding.dim(input), _positive(start_dim, input)
+    dim, start = padding.dim(input), positive(start_dim, input)
     if dim is None or dim >= start:
         raise NotPaddedError("clients of different sizes: rows are reshaped")
     return padding.mark(call(input, start_dim, end_dim), dim)
 
 
-@_rule("unsqueeze")
+@rule_for("unsqueeze")
 def _unsqueeze(padding: Padding, call: Any, /, input: Any, dim: int) -> Any:
     rows, at = padding.dim(input) or 0, dim + input.dim() + 1 if dim < 0 else dim
     return padding.mark(call(input, dim), rows + (at <= rows))
 
 
-@_rule("squeeze")
+@rule_for("squeeze")
 def _squeeze(padding: Padding, call: Any, /, input: Any, dim: int) -> Any:
-    at, rows = _positive(dim, input), padding.dim(input) or 0
+    at, rows = positive(dim, input), padding.dim(input) or 0
     if at == rows:
         raise NotPaddedError("clients of different sizes: rows are reshaped")
     found = call(input, dim)
     return padding.mark(found, rows - (found.dim() < input.dim() and at < rows))
 
 
-@_rule("transpose", "swapaxes", "swapdims")
+@rule_for("transpose", "swapaxes", "swapdims")
 def _transpose(padding: Padding, call: Any, /, input: Any, dim0: int, dim1: int) -> Any:
     order = list(range(input.dim()))
-    a, b = _positive(dim0, input), _positive(dim1, input)
+    a, b = positive(dim0, input), positive(dim1, input)
     order[a], order[b] = b, a
     return padding.mark(call(input, dim0, dim1), order.index(padding.dim(input) or 0))
 
 
-@_rule("permute")
+@rule_for("permute")
 def _permute(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     order = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
-    order = [_positive(dim, input) for dim in order]
+    order = [positive(dim, input) for dim in order]
     return padding.mark(call(input, *dims), order.index(padding.dim(input) or 0))
 
 
-@_rule("T", "t", "mT", "H", "mH")
+@rule_for("T", "t", "mT", "H", "mH")
 def _turned(padding: Padding, call: Any, /, input: Any) -> Any:
     if input.dim() != 2:
         raise NotPaddedError("clients of different sizes: rows are reshaped")
     return padding.mark(call(input), 1 - (padding.dim(input) or 0))
 
 
-@_rule("getitem")
+@rule_for("getitem")
 def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
-    """Numbers, slices and new dimensions, with all rows."""
-    _without_rows(padding, key)
+    """Numbers, slices and new dimensions, with all rows; places that rows say."""
+    if isinstance(key, torch.Tensor) and key.dtype != torch.bool and padding.dim(input) is None:
+        return padding.mark(call(input, key), padding.dim(key) or 0)
+    without_rows(padding, key)
     rows = padding.dim(input)
     keys = list(key) if isinstance(key, tuple) else [key]
     if Ellipsis in [each for each in keys if not isinstance(each, torch.Tensor)]:
@@ -663,23 +662,23 @@ def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
     raise NotPaddedError("clients of different sizes: some rows are taken")
 
 
-@_rule("select")
+@rule_for("select")
 def _select(padding: Padding, call: Any, /, input: Any, dim: int, index: Any) -> Any:
-    at, rows = _positive(dim, input), padding.dim(input)
-    _without_rows(padding, index)
+    at, rows = positive(dim, input), padding.dim(input)
+    without_rows(padding, index)
     if rows is None or at == rows:
         raise NotPaddedError("clients of different sizes: some rows are taken")
     return padding.mark(call(input, dim, index), rows - (at < rows))
 
 
-@_rule("cat", "concat", "stack")
+@rule_for("cat", "concat", "stack")
 def _joined(padding: Padding, call: Any, /, tensors: Any, dim: int = 0) -> Any:
     dims = {padding.dim(tensor) for tensor in tensors}
     if len(dims) != 1:
         raise NotPaddedError("clients of different sizes: rows are joined with something else")
     rows = dims.pop()
     found = call(tensors, dim)
-    at = _positive(dim, found)
+    at = positive(dim, found)
     is_new = found.dim() > tensors[0].dim()
     if rows is None or (at == rows and not is_new):
         raise NotPaddedError("clients of different sizes: rows are joined")
@@ -689,15 +688,15 @@ def _joined(padding: Padding, call: Any, /, tensors: Any, dim: int = 0) -> Any:
 # Sums by place.
 
 
-@_rule("index_add", "index_add_", "scatter_add", "scatter_add_")
+@rule_for("index_add", "index_add_", "scatter_add", "scatter_add_")
 def _added(
     padding: Padding, call: Any, /, input: Any, dim: int, index: Any, source: Any, **how: Any
 ) -> Any:
-    _without_rows(padding, input, how)
+    without_rows(padding, input, how)
     rows = padding.dim(source)
     if rows is None or padding.dim(index) != (0 if index.dim() == 1 else rows):
         raise NotPaddedError("clients of different sizes: rows are added to something else")
-    if index.dim() == 1 and rows != _positive(dim, input):
+    if index.dim() == 1 and rows != positive(dim, input):
         raise NotPaddedError("clients of different sizes: rows are added to something else")
     return call(input, dim, index, padding.only(source, 0), **how)
 
@@ -705,22 +704,22 @@ def _added(
 # Attention within each row.
 
 
-@_rule("scaled_dot_product_attention")
+@rule_for("scaled_dot_product_attention")
 def _attention(
     padding: Padding, call: Any, /, query: Any, key: Any, value: Any, *args: Any, **how: Any
 ) -> Any:
-    _without_rows(padding, args, how)
+    without_rows(padding, args, how)
     if {padding.dim(each) for each in (query, key, value)} != {0} or query.dim() < 3:
         raise NotPaddedError("clients of different sizes: attention among rows")
     return padding.mark(call(query, key, value, *args, **how), 0)
 
 
-@_rule("multi_head_attention_forward")
+@rule_for("multi_head_attention_forward")
 def _heads(
     padding: Padding, call: Any, /, query: Any, key: Any, value: Any, *args: Any, **how: Any
 ) -> Any:
     hidden = how.pop("key_padding_mask", None)
-    _without_rows(padding, args, how)
+    without_rows(padding, args, how)
     is_apart = {padding.dim(each) for each in (query, key, value)} == {1} and query.dim() == 3
     if not is_apart or (hidden is not None and padding.dim(hidden) != 0):
         raise NotPaddedError("clients of different sizes: attention among rows")
@@ -731,7 +730,7 @@ def _heads(
 # Recurrent networks: rows are independent sequences.
 
 
-@_rule("gru", "rnn_tanh", "rnn_relu", "lstm")
+@rule_for("gru", "rnn_tanh", "rnn_relu", "lstm")
 def _recurrent(
     padding: Padding, call: Any, /, input: Any, hx: Any, params: Any, biases: Any, *args: Any
 ) -> Any:

@@ -34,11 +34,13 @@ from stator._program_tracing import (
     casting,
     checked,
     copies,
+    cumulative,
     custom_gradients,
     data_sized,
     decomposed,
     grouping,
     indexing,
+    loading,
     numpy_choices,
     numpy_random,
     numpy_ufuncs,
@@ -68,12 +70,14 @@ _OWN_FILES = tuple(
     for name in (
         *("__init__.py", "arrays.py", "autograd.py", "casting.py", "checked.py", "copies.py"),
         *(
+            "cumulative.py",
             "custom_gradients.py",
             "data_sized.py",
             "decomposed.py",
             "flattening.py",
             "grouping.py",
             "indexing.py",
+            "loading.py",
             "numpy_choices.py",
             "numpy_functions.py",
             "numpy_random.py",
@@ -341,6 +345,7 @@ class Tracing:
     silent = [
         *(*arrays.SILENT, *autograd.SILENT, *casting.SILENT, *decomposed.SILENT, *indexing.SILENT),
         *(
+            *copies.SILENT,
             *custom_gradients.SILENT,
             *numpy_choices.SILENT,
             *numpy_random.SILENT,
@@ -350,8 +355,9 @@ class Tracing:
     ]
     substitutes = [
         *(*autograd.SUBSTITUTES, *casting.SUBSTITUTES, *checked.SUBSTITUTES, *copies.SUBSTITUTES),
-        *(*custom_gradients.SUBSTITUTES, *decomposed.SUBSTITUTES, *grouping.SUBSTITUTES),
-        *(*packed.SUBSTITUTES, *recurrent.SUBSTITUTES),
+        *(*cumulative.SUBSTITUTES, *custom_gradients.SUBSTITUTES, *decomposed.SUBSTITUTES),
+        *grouping.SUBSTITUTES,
+        *(*loading.SUBSTITUTES, *packed.SUBSTITUTES, *recurrent.SUBSTITUTES),
         *(*stepping.SUBSTITUTES, *transforms.SUBSTITUTES),
     ]
     of_arrays = arrays.OF_ARRAYS

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import logging
 import math
-import os
 import sys
 import threading
 from collections import OrderedDict
@@ -20,6 +19,7 @@ from stator._stator import __version__
 from stator._stator import federated as _native
 from stator.federated._abstract import SyncContext
 from stator.federated._executors import RetryableError
+from stator.federated.ray._cluster import Cluster
 from stator.federated.ray._dispatch import Job, Workers
 from stator.federated.ray._worker import Unsendable
 
@@ -82,11 +82,14 @@ class RayContext(_native.HiddenInvoke, SyncContext):
         self._computations: OrderedDict[int, _Computation] = OrderedDict()
         self._calls = itertools.count()
         self._lock = threading.Lock()
-        self._owns_cluster = _join(address, workers)
-        count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        self._workers: Workers | None = Workers(
-            count, {"num_cpus": 1, **(options or {})}, __version__
-        )
+        self._workers: Workers | None = None
+        self._cluster = Cluster.join(address, workers)
+        try:
+            count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+            self._workers = Workers(count, {"num_cpus": 1, **(options or {})}, __version__)
+        except BaseException:
+            self._cluster.leave()
+            raise
 
     def __enter__(self) -> RayContext:
         return self
@@ -100,12 +103,13 @@ class RayContext(_native.HiddenInvoke, SyncContext):
         self.close()
 
     def close(self) -> None:
-        """Ends the workers, and the cluster if this context has begun it."""
+        """Ends the workers, and the cluster if contexts have begun it and this is the last one."""
         workers, self._workers = self._workers, None
-        if workers is not None and ray.is_initialized():
-            workers.close()
-            if self._owns_cluster:
-                ray.shutdown()
+        if workers is not None:
+            # Another cluster, or another process, has no workers to end.
+            if self._cluster.lost() is None:
+                workers.close()
+            self._cluster.leave()
 
     def __repr__(self) -> str:
         state = "closed" if self._workers is None else f"workers={len(self._workers)}"
@@ -114,6 +118,9 @@ class RayContext(_native.HiddenInvoke, SyncContext):
     def _invoke(self, comp: Any, arg: Any) -> Any:
         if self._workers is None:
             raise RuntimeError("this RayContext is closed\n  hint:     make another one")
+        lost = self._cluster.lost()
+        if lost is not None:
+            raise RuntimeError(f"this RayContext {lost}\n  hint:     make another one")
         found = self._computation(comp)
         split = found.split
         if isinstance(split, str):
@@ -278,27 +285,3 @@ def _mixed(*numbers: int) -> int:
 
 def _name(comp: Any) -> str:
     return str(getattr(comp, "__name__", None) or comp.type_signature)
-
-
-def _join(address: str | None, workers: int | None) -> bool:
-    """Joins a cluster; whether it is a new one."""
-    # Where a worker dies Ray would put a function of its own in the place of `print`.
-    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
-    if ray.is_initialized():
-        return False
-    # Nothing is told to anybody, nor printed.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    logger = logging.getLogger("ray")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        ray.init(
-            address=address or "local",
-            num_cpus=workers if address is None else None,
-            include_dashboard=False if address is None else None,
-            log_to_driver=False,
-            configure_logging=False,
-        )
-    finally:
-        logger.setLevel(level)
-    return True

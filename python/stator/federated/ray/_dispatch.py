@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import heapq
 import logging
+import os
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ import ray
 from ray import cloudpickle
 
 from stator.federated._executors import ClientsLostError, RetryableError
+from stator.federated.ray._cluster import AUTHENTICATION
 from stator.federated.ray._worker import Outcome, Worker
 
 _LOG = logging.getLogger("stator.federated")
@@ -29,6 +31,8 @@ _AHEAD = 4
 #: How many seconds workers have to start, where none is there.
 _START = 120.0
 
+#: How often each worker is started while none starts.
+_STARTS = 3
 
 #: What is raised where the cluster's store has lost something, or has no place for it.
 _STORE = (
@@ -148,6 +152,8 @@ class _Run:
         self._end = job.count
         self._failure: Exception | None = None
         self._none_since = time.monotonic()
+        # How many have ended since one has started.
+        self._ended = 0
 
     def run(self) -> None:
         while self._next < self._end:
@@ -217,9 +223,14 @@ class _Run:
     def _started(self, process: _Process) -> None:
         try:
             found = ray.get(process.starting)
-        except ray.exceptions.RayError:
+        except ray.exceptions.RayError as error:
+            self._ended += 1
+            none = all(process.starting is not None for process in self._processes)
+            if none and self._ended >= _STARTS * len(self._processes):
+                raise RetryableError(_unstarted(error)) from error
             self._replace(process)
             return
+        self._ended = 0
         if found != self._version:
             raise RuntimeError(
                 "a machine of the cluster has another version of Stator\n"
@@ -297,6 +308,19 @@ class _Run:
         process.end()
         fresh = _Process(self._class.remote())
         self._processes[self._processes.index(process)] = fresh
+
+
+def _unstarted(error: Exception) -> str:
+    """The message that no worker starts, and why."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = f"no worker starts: {type(error).__name__}: {said[-1] if said else ''}"
+    died = isinstance(error, ray.exceptions.ActorDiedError)
+    if died and os.environ.get(AUTHENTICATION) == "token":
+        text += (
+            f'\n  hint:     `{AUTHENTICATION}` is "token" here, as `ray.init()` sets it;\n'
+            "            unset it, in a new process, for a cluster without tokens"
+        )
+    return text
 
 
 def _text(error: Exception) -> str:

@@ -56,7 +56,7 @@ impl Recorder {
     }
 }
 
-/// Whether an index is, or has as a part, an integer that is a tensor without dimensions.
+/// Whether an index is, or has as a part, an integer that is a tensor without dimensions; as a bound of a slice, too.
 fn holds_number(state: &mut State, key: Borrowed<'_, '_>) -> bool {
     match state.kind(key) {
         // c10::ScalarType: int8, int16, int32, int64. Others are masks.
@@ -64,6 +64,9 @@ fn holds_number(state: &mut State, key: Borrowed<'_, '_>) -> bool {
             .is_some_and(|info| info.sizes.is_empty() && matches!(info.dtype, 1..=4)),
         Kind::Tuple => {
             heap::tuple_items(key).iter().any(|part| holds_number(state, part.as_borrowed()))
+        }
+        Kind::Slice => {
+            heap::plain_parts(key).iter().any(|part| holds_number(state, part.as_borrowed()))
         }
         _ => false,
     }

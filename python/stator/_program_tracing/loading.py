@@ -1,0 +1,143 @@
+"""Loaders of data in tensor programs: batches of `torch.utils.data.DataLoader`, `random_split`.
+
+PyTorch reads the order of rows into Python, and stacks single rows. A program takes a batch's rows
+at once, by the order as a tensor.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+    dataset,
+    default_collate,
+)
+from torch.utils.data.dataloader import _DatasetKind
+
+__all__ = ["SUBSTITUTES"]
+
+
+def _iterator(self: Any) -> Any:
+    is_mapped = self._dataset_kind == _DatasetKind.Map
+    if self.num_workers or not is_mapped or self.batch_sampler is None:
+        return _ORIGINAL(self)
+    if self.generator is not None:
+        # A seed for workers, which PyTorch draws if there are none, too.
+        torch.empty((), dtype=torch.int64).random_(generator=self.generator)
+    batches = self.batch_sampler
+    is_usual = type(batches) is BatchSampler and _is_usual(batches.sampler, self.dataset)
+    if is_usual and self.collate_fn is default_collate and _has_rows(self.dataset):
+        return _batches(self.dataset, batches)
+    return _collated(self)
+
+
+def _has_rows(data: Any) -> bool:
+    if type(data) is Subset:
+        data = data.dataset
+    return isinstance(data, torch.Tensor) or type(data) is TensorDataset
+
+
+def _is_usual(sampler: Any, data: Any) -> bool:
+    """Whether it gives each row once."""
+    if type(sampler) is RandomSampler:
+        is_whole = not sampler.replacement and sampler._num_samples is None
+        return is_whole and sampler.data_source is data
+    return type(sampler) is SequentialSampler and sampler.data_source is data
+
+
+def _batches(data: Any, batches: Any) -> Iterator[Any]:
+    count = len(data)
+    size = batches.batch_size
+    order = _drawn(batches.sampler, count)
+    for start in range(0, count, size):
+        if start + size > count:
+            _end(batches.sampler, count)
+            if batches.drop_last:
+                return
+        places = slice(start, min(start + size, count))
+        yield _rows(data, places if order is None else order[places])
+    if count % size == 0:
+        _end(batches.sampler, count)
+
+
+def _drawn(sampler: Any, count: int) -> Any:
+    if type(sampler) is RandomSampler:
+        return torch.randperm(count, generator=sampler.generator)
+    return None
+
+
+def _end(sampler: Any, count: int) -> None:
+    """Draws as PyTorch does when there are no more rows: another order, of which it takes none."""
+    if getattr(sampler, "generator", None) is not None:
+        torch.randperm(count, generator=sampler.generator)
+
+
+def _rows(data: Any, places: Any) -> Any:
+    """Rows in a tensor for each column, as collating gives them."""
+    if type(data) is Subset:
+        indices: Any = data.indices
+        if not isinstance(indices, torch.Tensor):
+            indices = torch.tensor(list(indices), dtype=torch.int64)
+        return _rows(data.dataset, indices[places])
+    columns = data.tensors if type(data) is TensorDataset else (data,)
+    # What is collated is no view.
+    found = [column[places].clone() for column in columns]
+    return found if type(data) is TensorDataset else found[0]
+
+
+def _collated(loader: Any) -> Iterator[Any]:
+    for places in loader.batch_sampler:
+        yield loader.collate_fn([loader.dataset[place] for place in places])
+
+
+class _Order:
+    """An order of rows, as a list is made of one."""
+
+    def __init__(self, order: Any) -> None:
+        self.order = order
+
+    def tolist(self) -> Any:
+        return self.order
+
+
+def _order(count: int, generator: Any) -> _Order:
+    if generator is torch.default_generator:
+        generator = None
+    return _Order(torch.randperm(count, generator=generator))
+
+
+def _with(original: Any, **names: Any) -> Any:
+    """A function of its own, with other globals."""
+    made = types.FunctionType(
+        original.__code__,
+        {**original.__globals__, **names},
+        original.__name__,
+        original.__defaults__,
+        original.__closure__,
+    )
+    made.__kwdefaults__ = original.__kwdefaults__
+    return made
+
+
+def _set_vital(*args: Any) -> bool:
+    """Tells PyTorch's statistics that there is a loader: no part of a program."""
+    return False
+
+
+_ORIGINAL = _with(DataLoader._get_iterator)
+
+# Functions, and what is traced in their place.
+SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (DataLoader._get_iterator, _iterator),
+    (getattr(torch, "set_vital"), _set_vital),  # noqa: B009 - stubs lack it
+    (dataset.random_split, _with(dataset.random_split, randperm=_order)),
+]

@@ -1,0 +1,216 @@
+"""Rules for padded rows (`padding.py`): their order and places in it, lengths, broadcasts.
+
+Padding stands behind a client's own rows, and sorting is stable: so what is as great as a client's
+own number comes after that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from stator._program_tracing.padding import (
+    NotPaddedError,
+    Padding,
+    Rows,
+    apart,
+    dims_of,
+    greatest,
+    least,
+    positive,
+    reduced,
+    rule_for,
+    without_rows,
+)
+
+# With the rules of both files.
+__all__ = ["Padding"]
+
+apart("cdist", behind=1)
+
+
+# Places.
+
+
+@rule_for("argmax", "argmin")
+def _place(
+    padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False
+) -> Any:
+    """The first one of the greatest: padding is no greater, and behind all."""
+    dims, rows = dims_of(dim, input), padding.dim(input)
+    if dim is None and rows:
+        raise NotPaddedError("clients of different sizes: a place among rows and others")
+    given = input
+    if rows in dims:
+        is_max = call.name == "argmax"
+        given = padding.only(input, (least if is_max else greatest)(input.dtype))
+    return reduced(padding, call(given, dim, keepdim), input, dims, keepdim)
+
+
+# Order.
+
+
+def _in_order(
+    padding: Padding, input: Any, dim: Any, descending: Any, stable: Any
+) -> tuple[Any, Any]:
+    """Numbers in order, and their places: a client's own come first."""
+    without_rows(padding, dim, descending, stable)
+    rows, at = padding.dim(input), positive(dim, input)
+    if rows != at:
+        found = torch.sort(input, dim=at, descending=bool(descending), stable=bool(stable))
+        return found.values, found.indices
+    # What is no number is greater than all.
+    is_last_nan = input.dtype.is_floating_point and not descending
+    end = math.nan if is_last_nan else (least if descending else greatest)(input.dtype)
+    given = padding.only(input, end)
+    found = torch.sort(given, dim=at, descending=bool(descending), stable=True)
+    mask = padding.mask(given, at)
+    # Padding is as finite as a client's own.
+    values, places = [torch.where(mask, part, part.narrow(at, 0, 1)) for part in found]
+    return values, places
+
+
+@rule_for("sort")
+def _sort(
+    padding: Padding,
+    call: Any,
+    /,
+    input: Any,
+    dim: Any = -1,
+    descending: Any = False,
+    *,
+    stable: Any = False,
+) -> Any:
+    values, places = _in_order(padding, input, dim, descending, stable)
+    rows = padding.dim(input) or 0
+    padding.mark(values, rows)
+    padding.mark(places, rows)
+    return torch.return_types.sort((values, places))
+
+
+@rule_for("argsort")
+def _argsort(
+    padding: Padding,
+    call: Any,
+    /,
+    input: Any,
+    dim: Any = -1,
+    descending: Any = False,
+    *,
+    stable: Any = False,
+) -> Any:
+    _, places = _in_order(padding, input, dim, descending, stable)
+    return padding.mark(places, padding.dim(input) or 0)
+
+
+@rule_for("topk")
+def _topk(
+    padding: Padding, call: Any, /, input: Any, k: Any, dim: int = -1, *rest: Any, **how: Any
+) -> Any:
+    """Of each row alone: whether a client has as many rows isn't known."""
+    without_rows(padding, k, rest, how)
+    rows = padding.dim(input)
+    if rows is None or positive(dim, input) == rows:
+        raise NotPaddedError("clients of different sizes: some rows are taken")
+    found = call(input, k, dim, *rest, **how)
+    for part in found:
+        padding.mark(part, rows)
+    return found
+
+
+@rule_for("searchsorted")
+def _searched(padding: Padding, call: Any, /, sequence: Any, values: Any, **how: Any) -> Any:
+    """Places of numbers of rows among others, or of others among rows that are in order."""
+    without_rows(padding, how)
+    rows, own = padding.dim(sequence), padding.dim(values)
+    if sequence.dim() != 1 or (rows is not None and own is not None):
+        raise NotPaddedError("clients of different sizes: rows are searched in another form")
+    if rows is None:
+        return padding.mark(call(sequence, values, **how), own or 0)
+    found = call(padding.only(sequence, greatest(sequence.dtype)), values, **how)
+    return torch.minimum(found, padding.count.to(found.dtype))
+
+
+# Lengths.
+
+
+@rule_for("norm", "vector_norm")
+def _norm(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) -> Any:
+    """`torch.norm`, and those of `torch.linalg`, which call the order otherwise."""
+    without_rows(padding, args, how)
+    given: dict[str, Any] = dict(zip(("order", "dim", "keepdim"), args, strict=False))
+    order: Any = given.get("order", how.get("p", how.get("ord")))
+    dims = dims_of(given.get("dim", how.get("dim")), input)
+    is_number = type(order) in (int, float) and order >= 0
+    # Of matrices other norms than the Frobenius norm aren't made of squares.
+    is_of_matrices = call.func is torch.linalg.norm and len(dims) > 1
+    if order not in (None, "fro") and (not is_number or is_of_matrices):
+        raise NotPaddedError("clients of different sizes: a norm of another kind")
+    filled = padding.only(input, 0) if padding.dim(input) in dims else input
+    keepdim = bool(given.get("keepdim", how.get("keepdim", False)))
+    return reduced(padding, call(filled, *args, **how), input, dims, keepdim)
+
+
+@rule_for("normalize")
+def _normalize(
+    padding: Padding,
+    call: Any,
+    /,
+    input: Any,
+    p: Any = 2.0,
+    dim: Any = 1,
+    eps: Any = 1e-12,
+    **how: Any,
+) -> Any:
+    without_rows(padding, p, dim, eps)
+    rows = padding.dim(input)
+    if rows is None or rows in dims_of(dim, input):
+        raise NotPaddedError("clients of different sizes: rows are normalised together")
+    return padding.mark(call(input, p, dim, eps), rows)
+
+
+@rule_for("cosine_similarity")
+def _cosine(padding: Padding, call: Any, /, x1: Any, x2: Any, dim: int = 1, **how: Any) -> Any:
+    given = [each for each in (x1, x2) if padding.dim(each) is not None]
+    others = [each for each in (x1, x2) if padding.dim(each) is None]
+    place = padding.dim(given[0]) or 0
+    at = positive(dim, given[0])
+    is_known = x1.dim() == x2.dim() and all(padding.dim(each) == place for each in given)
+    if not is_known or place == at or any(each.shape[place] != 1 for each in others):
+        raise NotPaddedError("clients of different sizes: rows beside something else")
+    return padding.mark(call(x1, x2, dim, **how), place - (at < place))
+
+
+# Shapes.
+
+
+@rule_for("numel", "nelement")
+def _count(padding: Padding, call: Any, /, input: Any) -> Any:
+    if input.dim() != 1:
+        raise NotPaddedError("it computes with the number of rows")
+    return Rows(input.shape[0])
+
+
+@rule_for("expand", "broadcast_to")
+def _expand(padding: Padding, call: Any, /, input: Any, *sizes: Any) -> Any:
+    shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    rows = padding.dim(input)
+    at = [place for place, size in enumerate(shape) if isinstance(size, Rows)]
+    if rows is not None:
+        own = rows + len(shape) - input.dim()
+        at = at or [own]
+        if at != [own] or not (isinstance(shape[own], Rows) or shape[own] == -1):
+            raise NotPaddedError("clients of different sizes: rows beside something else")
+    if len(at) != 1:
+        raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
+    return padding.mark(call(input, *sizes), at[0])
+
+
+@rule_for("expand_as")
+def _expand_as(padding: Padding, call: Any, /, input: Any, other: Any) -> Any:
+    at, rows = padding.dim(other), padding.dim(input)
+    if at is None or (rows is not None and rows + other.dim() - input.dim() != at):
+        raise NotPaddedError("clients of different sizes: rows beside something else")
+    return padding.mark(call(input, other), at)
