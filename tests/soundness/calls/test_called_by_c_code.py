@@ -192,3 +192,23 @@ def test_a_set_of_tuples_compares_types_and_places() -> Steps:
     yield ()
     held.clear()
     yield ()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: tuple([1, 2]), lambda: int("1" * 20), lambda: "".join(["a", " b"])]
+)
+def test_what_a_set_holds_is_known_by_its_value(make: Callable[[], Any]) -> None:
+    """An equal object in the set is another one, which `is` tells."""
+    key = make()
+    held = {key}
+
+    def fn(x: Tensor) -> tuple[Tensor, bool]:
+        return x + 1, any(item is key for item in held)
+
+    compiled, x = api.compile(fn), torch.ones(2)
+    for _ in range(2):
+        assert compiled(x)[1] is True
+    held.clear()
+    held.add(make())
+    for _ in range(2):
+        assert compiled(x)[1] is fn(x)[1] is False

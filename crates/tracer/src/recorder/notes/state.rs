@@ -180,6 +180,8 @@ pub struct State {
     pub mortal: Mortal,
     /// Objects that the entry keeps: results of calls that are constants of the trace.
     pub kept: FxHashSet<ObjectId>,
+    /// Constants of which guards say the values, not that they are the same objects: those in sets.
+    pub by_value: FxHashSet<ObjectId>,
     /// Which sizes and numbers are to be symbols.
     pub policy: Policy,
     /// The symbols, once there is one.
@@ -239,6 +241,7 @@ impl State {
             failure: None,
             mortal: Mortal::default(),
             kept: FxHashSet::default(),
+            by_value: FxHashSet::default(),
             policy: Policy::default(),
             symbols: None,
             exits: Exits::default(),

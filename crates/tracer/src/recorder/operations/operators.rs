@@ -533,6 +533,9 @@ impl Recorder {
             same = state.stands_for(left) == state.stands_for(right);
         }
         self.note(frame, |state| {
+            if same && state.is_known_by_value(left) {
+                return Err((Reason::Identity, "identity of what a set holds".into()));
+            }
             let kinds = (state.kind(left), state.kind(right));
             if kinds == (Kind::Constant, Kind::Constant) {
                 // Equal floats may be one object in this call and two in the next.

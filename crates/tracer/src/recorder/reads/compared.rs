@@ -148,6 +148,14 @@ impl State {
         }
     }
 
+    /// Whether a set from outside holds a constant, of which an equal one may be there in the next call.
+    pub fn is_known_by_value(&mut self, constant: Borrowed<'_, '_>) -> bool {
+        !self.by_value.is_empty() && {
+            let id = self.object(constant);
+            self.by_value.contains(&id)
+        }
+    }
+
     /// The outside places where a constant was read.
     fn places_read(&mut self, constant: Borrowed<'_, '_>) -> Vec<SourceId> {
         let id = self.object(constant);

@@ -168,6 +168,12 @@ impl State {
             let copy = copy.map_err(|_| (Reason::Unsupported, "a set".to_string()))?;
             let copy = self.objects.intern(copy.as_borrowed());
             self.guard(source, GuardKind::SetEquals(copy));
+            for item in items {
+                if !heap::is_shared_constant(item.as_borrowed()) {
+                    let id = self.object(item.as_borrowed());
+                    self.by_value.insert(id);
+                }
+            }
             return Ok(());
         }
         self.guard(source, GuardKind::Length(items.len()));
