@@ -118,6 +118,14 @@ def transformed(x: Tensor) -> Tensor:
     return torch.func.vmap(torch.func.grad(lambda row: (row * 2 + 1).sin().sum() / 3))(x)
 
 
+def transformed_beside_others(x: Tensor) -> Tensor:
+    """The numbers are met first where a transform is on, beside a tensor that isn't transformed."""
+    with torch.no_grad():
+        factor, other = x.sum().item(), x[0] * 1
+    make = torch.func.grad(lambda row: (row * (other * 2.25 + 0.75) / (other - factor)).sum())
+    return torch.func.vmap(make)(x) + (other * 2.25) * (other / factor)
+
+
 def without_gradients(x: Tensor) -> Tensor:
     with torch.inference_mode():
         y = x * 2 + 1
@@ -129,7 +137,7 @@ def without_gradients(x: Tensor) -> Tensor:
     [
         *(one_after_the_other, the_same_tensor_twice, without_change, viewed, in_a_list),
         *(in_an_attribute, read, decided, raised, hooked, trained, twice_differentiated),
-        *(transformed, without_gradients),
+        *(transformed, transformed_beside_others, without_gradients),
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

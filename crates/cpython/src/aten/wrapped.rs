@@ -34,8 +34,7 @@ pub(super) const DTYPES: [(i32, &str); 2] = [(6, "float32"), (7, "float64")];
 /// A tensor that stands for a number.
 #[derive(Debug)]
 pub(super) struct Made {
-    /// Keeps it.
-    _tensor: Py<PyAny>,
+    tensor: Py<PyAny>,
     /// The address of its `at::Tensor`.
     pub place: u64,
 }
@@ -52,9 +51,13 @@ pub(super) fn new(py: Python<'_>, dtype: usize) -> Option<Made> {
     kept(py, make(py, Number::Int(2), Some(DTYPES[dtype].1)).ok()??)
 }
 
-fn kept(py: Python<'_>, tensor: Bound<'_, PyAny>) -> Option<Made> {
-    let place = torch::get(py)?.handle(tensor.as_borrowed())? as u64;
-    Some(Made { _tensor: tensor.unbind(), place })
+/// `None`: it's no ordinary tensor, because it was made within a transform of `torch.func`.
+fn kept(py: Python<'_>, made: Bound<'_, PyAny>) -> Option<Made> {
+    let torch = torch::get(py)?;
+    let place = torch.handle(made.as_borrowed())? as u64;
+    // SAFETY: the tensor's own.
+    unsafe { tensor::dtype_in_memory(torch, place)? };
+    Some(Made { tensor: made.unbind(), place })
 }
 
 impl fmt::Debug for Wrapped {
@@ -108,20 +111,17 @@ fn tensor(py: Python<'_>, number: Number, dtype: Option<&'static str>) -> Option
     let key = (tag, bits, dtype);
     let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = lock().as_ref().and_then(|known| Some(known.get(&key)?.clone_ref(py)));
-    let tensor = match known {
-        Some(known) => known.into_bound(py),
-        None => {
-            let tensor = make(py, number, dtype).ok().flatten()?;
-            let mut known = lock();
-            let known = known.get_or_insert_default();
-            // Another thread may have been quicker. Nothing is dropped here: that may wait for the GIL.
-            if known.len() < LIMIT && !known.contains_key(&key) {
-                known.insert(key, tensor.clone().unbind());
-            }
-            tensor
-        }
-    };
-    kept(py, tensor)
+    if let Some(known) = known {
+        return kept(py, known.into_bound(py));
+    }
+    let made = kept(py, make(py, number, dtype).ok().flatten()?)?;
+    let mut known = lock();
+    let known = known.get_or_insert_default();
+    // Another thread may have been quicker. Nothing is dropped here: that may wait for the GIL.
+    if known.len() < LIMIT && !known.contains_key(&key) {
+        known.insert(key, made.tensor.clone_ref(py));
+    }
+    Some(made)
 }
 
 fn make<'py>(
