@@ -322,6 +322,44 @@ def test_a_function_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
             assert compiled(torch.ones(2))[0] == 4
 
 
+READ: list[Callable[[], Tensor]] = [
+    *(partial(torch.tensor, 1, dtype=dtype) for dtype in (torch.uint8, torch.int8, torch.int16)),
+    *(partial(torch.tensor, -7, dtype=dtype) for dtype in (torch.int32, torch.int64)),
+    *(partial(torch.tensor, 2.5, dtype=dtype) for dtype in (torch.float16, torch.bfloat16)),
+    *(partial(torch.tensor, 0.1, dtype=dtype) for dtype in (torch.float32, torch.float64)),
+    *(partial(torch.tensor, value) for value in (True, False, 2**62, 0, -0.0, float("nan"))),
+    *(partial(torch.tensor, value, dtype=torch.uint64) for value in (3, 2**63 + 5)),
+    partial(torch.tensor, 1 + 2j),
+    partial(torch.tensor, [[3.0]], requires_grad=True),
+    partial(torch.tensor, [1.0, 2.0]),
+    partial(torch.empty, 0),
+    lambda: torch.ones(3).to_sparse(),
+    lambda: torch.nn.Parameter(torch.tensor(1.5)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(READ)))
+def test_reads(number: int) -> None:
+    """Truth values and numbers: their types, signs, and errors."""
+    ways: list[Callable[[Tensor], Any]] = [lambda x: (bool(x), x + 1), lambda x: (x.item(), x + 1)]
+    compiled = [api.compile(way) for way in ways]
+    for function, its, is_watched in itertools.product(
+        (Tensor.__bool__, Tensor.item, Tensor.is_nonzero), (0, 1), (False, True)
+    ):
+        given = [(READ[number](),) for _ in range(2)]
+        plain = outcome(partial(function, *given[0]), given[0], is_watched)
+
+        def read(given: Any = given[1], function: Any = function) -> Any:
+            made = directly(function, given, {})
+            return function(*given) if made is None else made[0]
+
+        assert outcome(read, given[1], is_watched) == plain
+        with stator.config.patch(skip_unprofitable=False):
+            x, y = READ[number](), READ[number]()
+            expected = outcome(partial(ways[its], x), (x,), is_watched)
+            assert outcome(partial(compiled[its], y), (y,), is_watched) == expected
+
+
 BASES: list[Callable[[], Tensor]] = [
     lambda: torch.arange(60.0).view(3, 4, 5),
     lambda: torch.arange(60.0).view(5, 4, 3).permute(2, 1, 0).requires_grad_(),
