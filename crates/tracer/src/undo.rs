@@ -200,9 +200,13 @@ impl Plan {
             let at = self.saved.binary_search_by_key(&position, |(position, _)| *position);
             at.ok().map(|at| self.saved[at].1)
         };
-        let seen = writes::up_to(&traced.graph, failed);
-        let mut written = seen.iter();
         let now = rollback::versions(inputs);
+        let has_count = |(input, now): (&Borrowed<'_, '_>, &Option<u32>)| {
+            now.is_some() || !tensor::is_tensor(*input)
+        };
+        let is_unwritten = before == now.as_slice() && inputs.iter().zip(&now).all(has_count);
+        let seen = writes::up_to(&traced.graph, failed, is_unwritten);
+        let mut written = seen.iter();
         // Those that share memory count together.
         let shares = |position: u32| copies.share(inputs[position as usize]);
         let mut counts = (0..).zip(before.iter().zip(&now));

@@ -374,12 +374,19 @@ pub fn any(graph: &Graph) -> bool {
 }
 
 /// What the nodes up to one that raised may have written to inputs, if that isn't written again in the same
-/// way; all nodes, if that is `None`.
-pub fn up_to(graph: &Graph, failed: Option<NodeId>) -> FxHashMap<u32, Written> {
+/// way; all nodes, if that is `None`. `is_unwritten`: no count of writes has changed.
+pub fn up_to(graph: &Graph, failed: Option<NodeId>, is_unwritten: bool) -> FxHashMap<u32, Written> {
     let mut writes = Writes::default();
     let is_repeatable = |id| NodeCall::of(graph, id).is_some_and(|call| call.is_repeatable());
+    // An operation that writes one tensor counts when it has: before that it looks at what it is given.
+    let writes_one = |id| {
+        let written = NodeCall::of(graph, id).and_then(write_of);
+        written.is_some_and(|(written, args)| {
+            written == Written::DATA && matches!(args[..], [Arg::Node(_)])
+        })
+    };
     let end = match failed {
-        Some(id) if is_repeatable(id) => id.index(),
+        Some(id) if is_repeatable(id) || is_unwritten && writes_one(id) => id.index(),
         Some(id) => id.index() + 1,
         None => usize::MAX,
     };

@@ -11,6 +11,8 @@ import torch
 from differential.support import api
 from torch import Tensor
 
+import stator
+
 GOOD = torch.eye(2) * 2
 BAD = -torch.eye(2)
 
@@ -241,3 +243,27 @@ def test_batch_norm_in_a_try(training: bool, by_name: bool) -> None:
 
     statistics = (torch.zeros(2), torch.ones(2))
     _check(fn, (GOOD, *statistics), (BAD, *statistics), leaves=training)
+
+
+def test_memory_that_overlaps() -> None:
+    """An operation in place that is given its own memory raises before it writes: what the function did before is done."""
+
+    def run(way: Callable[[Any], Any]) -> list[Any]:
+        whole = torch.arange(6.0).view(2, 3)
+        row, other, rate = whole[0], torch.ones(2, 3), {"rate": 1.0}
+
+        def step(x: Tensor) -> Tensor:
+            rate["rate"] *= 0.5
+            x.add_(row)
+            return x
+
+        found, call = [], way(step)
+        for x in (other, other, whole, whole, other, whole):
+            try:
+                found.append((call(x).tolist(), rate["rate"]))
+            except RuntimeError as error:
+                found.append((str(error), rate["rate"], whole.tolist()))
+        return found
+
+    with stator.config.patch(skip_unprofitable=False):
+        assert run(api.compile) == run(lambda fn: fn)
