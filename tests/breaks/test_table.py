@@ -69,7 +69,7 @@ def doubled(x: Tensor) -> Tensor:
 PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "SB001": lambda x: (print(end=""), x + 1)[1],
     "SB002": lambda x: x * x.sum().tolist(),
-    "SB003": lambda x: torch.combinations(x) * 2,
+    "SB003": lambda x: torch.linalg.lstsq(x[:, None], x[:, None], driver="gelsd")[0] * 2,
     "SB004": deletes,
     "SB006": defines_a_class,
     "SB007": raises_inside,

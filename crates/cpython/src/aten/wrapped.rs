@@ -18,6 +18,7 @@ use super::Number;
 use crate::heap::tensor;
 use crate::heap::torch::{self, Torch};
 use crate::modules;
+use crate::object::Borrowed;
 
 /// A number that is given for a tensor.
 pub(super) struct Wrapped {
@@ -135,12 +136,13 @@ fn make<'py>(
     })?;
     let module = module.bind(py);
     let torch = modules::import(py, "torch")?;
-    let number = number.to_object(py)?;
+    let object = number.to_object(py)?;
     let Some(dtype) = dtype else {
-        let made = module.call_method1("wrapped", (torch, number))?;
-        return Ok((!made.is_none()).then_some(made));
+        let made = module.call_method1("wrapped", (torch, object))?;
+        let is_it = !made.is_none() && is_number(made.as_borrowed(), number);
+        return Ok(is_it.then_some(made));
     };
-    let made = module.call_method1("converted", (&torch, &number, dtype))?;
+    let made = module.call_method1("converted", (&torch, &object, dtype))?;
     if made.is_none() {
         return Ok(None);
     }
@@ -150,6 +152,26 @@ fn make<'py>(
         tensor::mark_as_number(number.as_borrowed(), other.as_borrowed(), made.as_borrowed());
     let is_number = is_marked && module.call_method1("is_number", (torch, &made))?.is_truthy()?;
     Ok(is_number.then_some(made))
+}
+
+/// Whether a tensor holds a number, as PyTorch makes one of it. It's read where it lies: PyTorch's ways to read are seen.
+fn is_number(made: Borrowed<'_, '_>, number: Number) -> bool {
+    let held = || {
+        let torch = torch::get(made.py())?;
+        let place = torch.handle(made)? as u64;
+        // SAFETY: the tensor's own, which holds one element of its dtype.
+        unsafe {
+            let data = tensor::held(torch, place)?.data();
+            // c10::ScalarType: int64, float64, bool.
+            Some(match (tensor::dtype_in_memory(torch, place)?, number) {
+                (4, Number::Int(value)) => data.cast::<i64>().read() == value,
+                (7, Number::Float(value)) => data.cast::<u64>().read() == value.to_bits(),
+                (11, Number::Bool(value)) => (data.cast::<u8>().read() != 0) == value,
+                _ => false,
+            })
+        }
+    };
+    held().unwrap_or(false)
 }
 
 /// Tensors for numbers are made apart from the modes that the program is in.
@@ -177,12 +199,11 @@ def is_number(torch, tensor):
 
 
 def wrapped(torch, number):
-    'What PyTorch makes of the number; `None`: it decides dtypes, or is another one.'
+    'What PyTorch makes of the number; `None`: it decides dtypes.'
     with apart(torch):
         leaf = torch.ones((), dtype=torch.float16, device='cpu', requires_grad=True)
         made = (leaf * number).grad_fn._saved_other
-        fits = made.ndim == 0 and made.item() == number
-        return made if is_number(torch, made) and (fits or number != number) else None
+        return made if is_number(torch, made) else None
 
 
 def converted(torch, number, dtype):

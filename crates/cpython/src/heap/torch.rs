@@ -127,6 +127,10 @@ impl Unfound {
 #[must_use]
 pub fn unfound(py: Python<'_>) -> Vec<Unfound> {
     let Some(torch) = get(py) else {
+        if STARTED.load(Ordering::Relaxed) >= RUNNING {
+            // Another thread is about to find it.
+            return Vec::new();
+        }
         let is_imported = modules::import(py, "sys")
             .and_then(|sys| sys.getattr("modules")?.contains("torch.nn"))
             .unwrap_or(false);
@@ -152,11 +156,14 @@ pub fn search_again(py: Python<'_>) -> Option<String> {
     offsets.map(|offsets| format!("{offsets:?}"))
 }
 
+/// How often it was looked for. It isn't entered again from inside, nor tried for ever.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// Added while it is.
+const RUNNING: u32 = 1 << 16;
+
 #[cold]
 fn start(py: Python<'_>) -> Option<&'static Torch> {
-    /// Not entered again from inside, nor tried for ever.
-    static STARTED: AtomicU32 = AtomicU32::new(0);
-    const RUNNING: u32 = 1 << 16;
     const ATTEMPTS: u32 = 3;
     let modules = modules::import(py, "sys").ok()?.getattr("modules").ok()?;
     let started = STARTED.load(Ordering::Relaxed);
