@@ -376,7 +376,7 @@ impl Call {
                         })
                         .map(Value::Object)
                 }
-                _ => runtime.call(py, function, laid, may_hold),
+                _ => runtime.call(py, torch, function, laid, may_hold),
             }
         })
     }

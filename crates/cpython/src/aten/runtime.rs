@@ -14,6 +14,7 @@ use super::entering::{Laid, enter};
 use super::values::{Tensor, Value};
 use crate::heap::libraries::Library;
 use crate::heap::tensor;
+use crate::heap::torch::Torch;
 use crate::object::Object;
 
 /// Addresses of functions. Each is called as its name says.
@@ -122,6 +123,7 @@ impl Runtime {
     pub(super) unsafe fn call<'py>(
         &'static self,
         py: Python<'py>,
+        torch: &Torch,
         operator: *const c_void,
         arguments: &Laid,
         may_hold: bool,
@@ -139,7 +141,7 @@ impl Runtime {
         told?;
         let is_defined = result as usize != self.undefined;
         // SAFETY: the `TensorImpl` of a live tensor.
-        if may_hold && is_defined && unsafe { tensor::is_plain_at(py, result) } {
+        if may_hold && is_defined && unsafe { tensor::is_plain_at(torch, result) } {
             return Ok(Value::Tensor(tensor));
         }
         tensor.into_object(py).map(Value::Object)

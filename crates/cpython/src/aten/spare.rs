@@ -52,17 +52,16 @@ impl Spare {
                 Self { made, dtype, held }
             }
         };
-        let value = match number {
-            Number::Float(value) => value,
-            Number::Int(value) if dtype == 0 => f64::from(value as f32),
-            Number::Int(value) => value as f64,
-            Number::Bool(value) => f64::from(u8::from(value)),
-        };
+        let data = spare.held.data();
         // SAFETY: it's nobody else's, and holds a `float32` or a `float64`.
         unsafe {
-            match DTYPES[dtype].1 {
-                "float32" => spare.held.data().cast::<f32>().write(value as f32),
-                _ => spare.held.data().cast::<f64>().write(value),
+            match (DTYPES[dtype].1, number) {
+                ("float32", Number::Float(value)) => data.cast::<f32>().write(value as f32),
+                ("float32", Number::Int(value)) => data.cast::<f32>().write(value as f32),
+                ("float32", Number::Bool(value)) => data.cast::<f32>().write(value.into()),
+                (_, Number::Float(value)) => data.cast::<f64>().write(value),
+                (_, Number::Int(value)) => data.cast::<f64>().write(value as f64),
+                (_, Number::Bool(value)) => data.cast::<f64>().write(value.into()),
             }
         }
         Some(spare)

@@ -392,12 +392,10 @@ pub(crate) unsafe fn of_sizes_at<R>(
 /// # Safety
 /// It's a live `TensorImpl`.
 #[inline]
-pub(crate) unsafe fn is_plain_at(py: Python<'_>, implementation: *const c_void) -> bool {
-    torch::get(py).is_some_and(|torch| {
-        // SAFETY: the caller's promise.
-        let keys = |offset| unsafe { Offsets::word(implementation, offset) };
-        torch.essential.is_some_and(|essential| keys(essential.key_set) & torch.python_keys == 0)
-    })
+pub(crate) unsafe fn is_plain_at(torch: &Torch, implementation: *const c_void) -> bool {
+    // SAFETY: the caller's promise.
+    let keys = |offset| unsafe { Offsets::word(implementation, offset) };
+    torch.essential.is_some_and(|essential| keys(essential.key_set) & torch.python_keys == 0)
 }
 
 /// The dtype (`c10::ScalarType`) of the tensor whose `at::Tensor` lies at `place`, if it's an ordinary one in main memory.
