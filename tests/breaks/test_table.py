@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import logging
 import random
@@ -187,6 +188,20 @@ def test_a_generator_that_does_not_tell() -> None:
             assert torch.equal(compiled(X), X + 1)
         assert "SB029" in ids(compiled) and stator.stats(compiled).traces == 0
     assert torch.equal(compiled(X), X + 1) and stator.stats(compiled).traces == 1
+
+
+def test_little_room_for_frames() -> None:
+    """SB031: what runs beside the program would meet the limit that the program hasn't reached."""
+
+    def at(depth: int) -> Tensor:
+        return compiled(X) if depth == 0 else at(depth - 1)
+
+    compiled = stator.compile(lambda x: x * 3.5 + 1)
+    for _ in range(3):
+        assert torch.equal(at(sys.getrecursionlimit() - len(inspect.stack()) - 50), X * 3.5 + 1)
+    assert "SB031" in ids(compiled) and stator.stats(compiled).traces == 0
+    for _ in range(3):
+        assert torch.equal(compiled(X), X * 3.5 + 1)
 
 
 def test_an_error_of_stators_own() -> None:

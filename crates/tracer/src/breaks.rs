@@ -142,6 +142,10 @@ breaks! {
     Watched "SB026" "a trace or profile function is active in this thread"
         "it is told of each call and line of plain Python, which a replay has none of"
         "nothing needs to be done: calls are replayed again once it is gone"
+    /// Few frames are left.
+    Depth "SB031" "the limit of recursion is near"
+        "what a recording needs beside the program must not fail in the middle"
+        "raise the limit (sys.setrecursionlimit), or compile a function that is called farther out"
     /// An error of Stator's own.
     Internal "SB030" "Stator has a bug"
         "what was recorded up to there may be wrong"

@@ -177,6 +177,8 @@ def _global_state() -> list[str]:
         f"rng: {hash(torch.get_rng_state().numpy().tobytes())} {random.random()!r}",
         f"grad mode: {torch.is_grad_enabled()}",
         f"inference mode: {torch.is_inference_mode_enabled()}",
+        f"functions of subclasses: {torch._C._is_torch_function_enabled()}",
+        f"functions of modes: {not torch._C._is_torch_function_all_disabled()}",
         f"autocast: {torch.is_autocast_enabled('cpu')} {torch.get_autocast_dtype('cpu')}",
         f"default dtype: {torch.get_default_dtype()}",
         f"deterministic: {torch.are_deterministic_algorithms_enabled()}",

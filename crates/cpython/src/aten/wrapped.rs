@@ -19,6 +19,7 @@ use crate::heap::tensor;
 use crate::heap::torch::{self, Torch};
 use crate::modules;
 use crate::object::Borrowed;
+use crate::thread::Thread;
 
 /// A number that is given for a tensor.
 pub(super) struct Wrapped {
@@ -115,6 +116,10 @@ fn tensor(py: Python<'_>, number: Number, dtype: Option<&'static str>) -> Option
     if let Some(known) = known {
         return kept(py, known.into_bound(py));
     }
+    if !torch::get(py)?.reads_tensors() {
+        // None would be kept.
+        return None;
+    }
     let made = kept(py, make(py, number, dtype).ok().flatten()?)?;
     let mut known = lock();
     let known = known.get_or_insert_default();
@@ -130,6 +135,9 @@ fn make<'py>(
     number: Number,
     dtype: Option<&str>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !Thread::current(py).has_room() {
+        return Ok(None);
+    }
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || {
         PyModule::from_code(py, SOURCE, c"<stator>", c"_stator_wrapped").map(Bound::unbind)
@@ -179,16 +187,15 @@ const SOURCE: &std::ffi::CStr = c"
 import contextlib
 
 
+@contextlib.contextmanager
 def apart(torch):
     from torch.utils._python_dispatch import _disable_current_modes
-    apart = contextlib.ExitStack()
-    apart.enter_context(torch._C.DisableTorchFunction())
-    apart.enter_context(_disable_current_modes())
-    apart.enter_context(torch.inference_mode(False))
-    apart.enter_context(torch.enable_grad())
-    apart.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t))
-    apart.enter_context(torch.autocast('cpu', enabled=False))
-    return apart
+    saves = contextlib.nullcontext()
+    if torch._C._autograd._saved_tensors_hooks_is_enabled():
+        saves = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), \
+            torch.enable_grad(), torch.autocast('cpu', enabled=False), saves:
+        yield
 
 
 def is_number(torch, tensor):

@@ -186,6 +186,11 @@ pub fn constant_type(py: Python<'_>, ty: usize) -> Option<ConstantType> {
 }
 
 impl Torch {
+    /// Whether anything of a tensor is read where it lies.
+    pub(crate) fn reads_tensors(&self) -> bool {
+        self.essential.is_some()
+    }
+
     /// The versions of `torch.Tensor` and `torch.nn.Parameter`: others once anything of them is changed. `None` if one
     /// has none.
     pub(crate) fn versions(&self, py: Python<'_>) -> Option<[u32; 2]> {

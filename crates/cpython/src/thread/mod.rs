@@ -122,6 +122,14 @@ impl<'py> Thread<'py> {
         Ok(())
     }
 
+    /// Whether so many more Python frames are allowed that what Stator runs beside the program, imports included, doesn't
+    /// meet the limit.
+    #[must_use]
+    pub fn has_room(self) -> bool {
+        const NEEDED: i32 = 100;
+        self.fields().recursion_remaining >= NEEDED
+    }
+
     /// Undoes one successful [`Thread::enter_recursion`].
     #[inline(always)]
     pub(crate) fn leave_recursion(self) {

@@ -26,8 +26,9 @@ thread_local! {
 }
 
 /// Names of the facts about modes and such, for [`foreign_mode`].
-const MODES: [&str; 5] = [
+const MODES: [&str; 6] = [
     "torch._C._len_torch_function_stack()",
+    "torch._C._is_torch_function_all_disabled()",
     "torch._C._len_torch_dispatch_stack()",
     "torch._C._functorch.maybe_current_level()",
     "torch._C._is_tracing()",
@@ -72,6 +73,7 @@ torch._C._autograd._top_saved_tensors_default_hooks(True)
 torch._C._len_torch_function_stack()
 torch._C._len_torch_dispatch_stack()
 torch._C._get_torch_function_state()
+torch._C._is_torch_function_all_disabled()
 torch._C._functorch.maybe_current_level()
 torch._C._is_tracing()
 torch._C._dispatch_tls_local_include_set().raw_repr()
@@ -263,8 +265,9 @@ def readings(torch, lines):
     Ok(readings)
 }
 
-/// What says that torch-function modes, dispatch modes or functorch transforms were active,
-/// `torch.jit.trace` was at work, or a special method of tensors isn't PyTorch's: then a call runs natively.
+/// What says that torch-function modes, dispatch modes or functorch transforms were active or that no such mode is
+/// asked (the recorder's neither), `torch.jit.trace` was at work, or a special method of tensors isn't PyTorch's: then a
+/// call runs natively.
 #[must_use]
 pub fn foreign_mode(state: &GlobalState) -> Option<&'static str> {
     MODES.into_iter().find(|name| match state.get(name) {

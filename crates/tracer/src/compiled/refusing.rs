@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use stator_cpython::object::Object;
+use stator_cpython::thread::Thread;
 use stator_guards::GlobalState;
 
 use super::Compiled;
@@ -22,6 +23,9 @@ use crate::rollback::{self, Generators};
 pub(super) fn state_at_entry(
     py: Python<'_>,
 ) -> PyResult<Result<(Arc<GlobalState>, Generators), Break>> {
+    if !Thread::current(py).has_room() {
+        return Ok(Err(Break::new(Reason::Depth)));
+    }
     let global = read_global_state(py)?;
     if let Some(mode) = foreign_mode(&global) {
         return Ok(Err(Break { detail: mode.into(), ..Break::new(Reason::ForeignMode) }));

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
@@ -16,6 +17,8 @@ use stator_cpython::{modules, ops};
 use stator_faults::{self as faults, Fault, Stage};
 
 use super::Recorder;
+use super::notes::above::Ends;
+use crate::breaks::Reason;
 
 thread_local! {
     /// How often C code that runs on this thread has the mode on. PyTorch's stack may hold fewer:
@@ -72,37 +75,48 @@ struct Stack {
     mode: Py<PyAny>,
 }
 
-fn stack(py: Python<'_>) -> Option<&Stack> {
+/// `None`: there is no PyTorch.
+///
+/// # Errors
+/// It wasn't found, which may be otherwise later: little of the thread's stack is left.
+fn stack(py: Python<'_>) -> PyResult<Option<&Stack>> {
     static STACK: PyOnceLock<Option<Stack>> = PyOnceLock::new();
-    STACK
-        .get_or_init(py, || {
-            let c = modules::import(py, "torch._C").ok()?;
-            let push = c.getattr("_push_on_torch_function_stack").ok()?.unbind();
-            let pop = c.getattr("_pop_torch_function_stack").ok()?.unbind();
-            let len = c.getattr("_len_torch_function_stack").ok()?.unbind();
-            let at = c.getattr("_get_function_stack_at").ok()?.unbind();
-            Some(Stack { push, pop, len, at, mode: Py::new(py, Mode).ok()?.into_any() })
-        })
-        .as_ref()
+    let find = || {
+        let c = match modules::import(py, "torch._C") {
+            Err(error) if error.is_instance_of::<PyImportError>(py) => return Ok(None),
+            c => c?,
+        };
+        let function = |name| PyResult::Ok(c.getattr(name)?.unbind());
+        PyResult::Ok(Some(Stack {
+            push: function("_push_on_torch_function_stack")?,
+            pop: function("_pop_torch_function_stack")?,
+            len: function("_len_torch_function_stack")?,
+            at: function("_get_function_stack_at")?,
+            mode: Py::new(py, Mode)?.into_any(),
+        }))
+    };
+    STACK.get_or_try_init(py, find).map(Option::as_ref)
 }
 
-/// Finds PyTorch's functions.
+/// Finds PyTorch's functions, where that is possible now.
 pub(super) fn warm_up(py: Python<'_>) {
-    stack(py);
+    let _ = stack(py);
 }
 
-fn push(py: Python<'_>) {
-    if let Some(stack) = stack(py) {
-        let pushed = stack.push.call1(py, (&stack.mode,));
-        debug_assert!(pushed.is_ok());
+fn push(py: Python<'_>) -> PyResult<()> {
+    if let Some(stack) = stack(py)? {
+        stack.push.call1(py, (&stack.mode,))?;
     }
+    Ok(())
 }
 
 fn pop(py: Python<'_>) {
-    if let Some(stack) = stack(py) {
-        let popped = stack.pop.call0(py);
-        debug_assert!(popped.is_ok());
-    }
+    let popped = || match stack(py)? {
+        Some(stack) => stack.pop.call0(py).map(drop),
+        None => Ok(()),
+    };
+    let popped = popped();
+    debug_assert!(popped.is_ok());
 }
 
 /// How many modes at the top of PyTorch's stack are Stator's.
@@ -115,9 +129,9 @@ fn on_top(py: Python<'_>) -> usize {
         }
         Ok(on_top)
     };
-    let counted = stack(py).map(count);
-    debug_assert!(!matches!(counted, Some(Err(_))));
-    counted.and_then(PyResult::ok).unwrap_or(0)
+    let counted = stack(py).and_then(|stack| stack.map_or(Ok(0), count));
+    debug_assert!(counted.is_ok());
+    counted.unwrap_or(0)
 }
 
 /// What was on before a Python frame began.
@@ -136,10 +150,10 @@ pub(super) fn is_on() -> bool {
 struct Pushed<'py>(Python<'py>);
 
 impl<'py> Pushed<'py> {
-    fn new(py: Python<'py>) -> Self {
-        push(py);
+    fn new(py: Python<'py>) -> PyResult<Self> {
+        push(py)?;
         PUSHED.set(PUSHED.get() + 1);
-        Self(py)
+        Ok(Self(py))
     }
 }
 
@@ -165,7 +179,11 @@ impl Recorder {
         if self.stopped.get() {
             return run();
         }
-        let _pushed = Pushed::new(frame.py());
+        let pushed = Pushed::new(frame.py());
+        if pushed.is_err() {
+            // Nobody would tell of operations that the code calls.
+            self.stop(frame, Reason::Depth, "there is no room to watch C code");
+        }
         run()
     }
 
@@ -190,7 +208,10 @@ impl Recorder {
         if suspended.popped > 0 {
             // The frame may be leaving with an exception.
             let raised = PyErr::take(py);
-            (0..suspended.popped).for_each(|_| push(py));
+            (0..suspended.popped).for_each(|_| {
+                let pushed = push(py);
+                debug_assert!(pushed.is_ok());
+            });
             if let Some(raised) = raised {
                 raised.restore(py);
             }
