@@ -6,6 +6,7 @@ Graphs run in Python where a library would run: only what is around is tried.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -104,14 +105,38 @@ def test_floats_are_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asked) <= 2
 
 
-@pytest.mark.parametrize("power", [lambda rate: rate**2, round, lambda rate: rate % 0.3])
-def test_what_else_is_done_with_floats_is_waited_for(
-    power: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "computed",
+    [
+        lambda rate: rate**2,
+        lambda rate: rate % 0.3,
+        lambda rate: math.sqrt(rate) + 0.1 * math.cos(math.pi * rate),
+        lambda rate: abs(rate - 0.3) // 0.01,
+    ],
+)
+def test_floats_are_computed_as_python_does(
+    computed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, waited = libraries_in_python(monkeypatch), stand_in(monkeypatch)
-    compiled = stator.compile(lambda x, rate: x * power(rate), backend="inductor")
+    compiled = stator.compile(lambda x, rate: x * computed(rate), backend="inductor")
+    for rate in (0.5, 0.25, 0.125, 0.75, 3.1, -0.5, 0.125):
+        try:
+            expected = X * computed(rate)
+        except ValueError as error:
+            with pytest.raises(ValueError, match=str(error)):
+                compiled(X, rate)
+        else:
+            assert torch.equal(compiled(X, rate), expected)
+        assert stator.wait(timeout=LONG)
+    assert len(asked) == 2 and not waited
+
+
+@pytest.mark.parametrize("computed", [round, int, lambda rate: rate.hex().count("9") + 1])
+def test_integers_of_floats_are_waited_for(computed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, waited = libraries_in_python(monkeypatch), stand_in(monkeypatch)
+    compiled = stator.compile(lambda x, rate: x * computed(rate), backend="inductor")
     for rate in (0.5, 0.25, 0.125, 0.75):
-        assert torch.equal(compiled(X, rate), X * power(rate))
+        assert torch.equal(compiled(X, rate), X * computed(rate))
         assert stator.wait(timeout=LONG)
     assert not any(asked)
     assert waited or stats(compiled).traces > 2
@@ -165,6 +190,20 @@ def test_views_of_inputs_are_made_beside_a_library(
     assert asked and not waited
     assert "compiled" in stats(compiled).tiers, stats(compiled).why
     assert not any("compared" in str(why) for why in stats(compiled).why)
+
+
+def test_views_alone_are_left_to_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits, or is warned: there is nothing to compile."""
+    asked, waited = libraries_in_python(monkeypatch), stand_in(monkeypatch)
+    compiled = stator.compile(lambda x: (x.t(), x[1:].view(-1)), backend="inductor")
+    for _ in range(4):
+        found = compiled(X)
+        assert all(torch.equal(*pair) for pair in zip(found, (X.t(), X[1:].view(-1)), strict=True))
+        assert found[0].data_ptr() == X.data_ptr()
+        assert stator.wait(timeout=LONG)
+    assert not asked and not waited
+    assert set(stats(compiled).tiers) == {"replay"}
+    assert "nothing but views" in str(stats(compiled).why)
 
 
 def test_inputs_that_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,38 @@ def test_results_and_gradients(
     assert forward.ran == 4 and backward.ran == 4
 
 
+def weighted(x: Tensor, w: Tensor, b: Tensor, rate: float) -> tuple[Tensor, ...]:
+    h = F.linear(x, w, b)
+    blended = torch.lerp(h.sin(), h.cos() * rate, 1 - rate)
+    return blended, (h.add(b, alpha=rate) ** 2).mean() / rate, F.leaky_relu(x * rate, rate)
+
+
+def addressed(x: Tensor, w: Tensor, b: Tensor, rate: float) -> tuple[Tensor, ...]:
+    """What autograd computes of a number is saved where eager saves that number."""
+    return (torch.addcdiv(x, w.sum(0), x.exp() + 2, value=rate), F.softplus(b * 4, beta=rate))
+
+
+@pytest.mark.parametrize("function", [weighted, addressed])
+def test_floats(function: Callable[..., tuple[Tensor, ...]], in_python: Any) -> None:
+    """One code serves all: no call waits for a loss that is weighted otherwise in each step."""
+    inputs = [leaf(5, 6), leaf(4, 6), leaf(4)]
+    compiled = stator.compile(function, backend="inductor", tier="compiled")
+    for rate in (0.5, 0.25, 0.125, -3.5, 1e-3, 0.75, 40.0, 0.3):
+        found, expected = compiled(*inputs, rate), function(*inputs, rate)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
+        slopes = [
+            torch.autograd.grad(results[0].sum(), inputs[:1], create_graph=True)[0]
+            for results in (compiled(*inputs, rate), expected)
+        ]
+        torch.testing.assert_close(*(gradients([slope], inputs[:2]) for slope in slopes))
+        assert stator.wait(timeout=LONG)
+    assert stats(compiled).breaks == 0
+    # One for the first number, one for all others.
+    assert set(stats(compiled).tiers) == {"compiled"}, stats(compiled).why
+    assert len(in_python) == 2 and in_python[1][0].ran >= 6
+
+
 def swapped(function: Callable[..., Any], *inputs: Tensor) -> Any:
     """The function, by code."""
     compiled = stator.compile(function, backend="inductor")

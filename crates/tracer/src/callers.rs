@@ -20,8 +20,9 @@ pub struct Callers {
     codes: Vec<Py<PyAny>>,
     /// The global variables that each is evaluated with.
     globals: Vec<Py<PyAny>>,
-    /// Nobody's while no replay calls from them: two threads may replay the same trace.
-    idle: Mutex<Option<Box<Frames>>>,
+    /// For each of the graphs that are made of the trace. Nobody's while no replay calls from them: two threads may replay
+    /// the same trace, and a graph's replay runs that of its part.
+    idle: Mutex<Vec<Option<Box<Frames>>>>,
 }
 
 /// Frames of one replay at a time. All of them have callers of the same graph.
@@ -37,7 +38,7 @@ impl Callers {
     /// Of these code objects, and the global variables that each is evaluated with.
     #[must_use]
     pub fn new(codes: Vec<Py<PyAny>>, globals: Vec<Py<PyAny>>) -> Self {
-        Self { codes, globals, idle: Mutex::new(None) }
+        Self { codes, globals, idle: Mutex::default() }
     }
 
     /// The code objects, by their numbers in places.
@@ -72,11 +73,12 @@ impl Callers {
         self.globals.iter().try_for_each(|globals| visit.call(globals))?;
         // Who has locked it has the GIL: not now.
         let Ok(idle) = self.idle.try_lock() else { return Ok(()) };
-        let frames = idle.iter().flat_map(|frames| frames.waiting.iter().chain(&frames.innermost));
+        let idle = idle.iter().flatten();
+        let frames = idle.flat_map(|frames| frames.waiting.iter().chain(&frames.innermost));
         frames.flatten().flat_map(StandIn::objects).try_for_each(|object| visit.call(object))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Box<Frames>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Box<Frames>>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,6 +98,8 @@ impl Callers {
 #[derive(Debug)]
 pub struct CallSites {
     callers: Arc<Callers>,
+    /// The graph's among those of the trace.
+    graph: usize,
     sites: Box<[Site]>,
 }
 
@@ -122,7 +126,9 @@ impl CallSites {
             });
             sites.push(Site { code: frame.code, unit: frame.instruction, callers });
         }
-        Self { callers: callers.clone(), sites: sites.into() }
+        let mut idle = callers.lock();
+        idle.push(None);
+        Self { callers: callers.clone(), graph: idle.len() - 1, sites: sites.into() }
     }
 }
 
@@ -153,7 +159,7 @@ impl<'a, 'py> Calling<'a, 'py> {
         }
         let callers = &self.sites.callers;
         let frames = self.frames.get_or_insert_with(|| {
-            let idle = callers.lock().take();
+            let idle = callers.lock()[self.sites.graph].take();
             idle.unwrap_or_default()
         });
         let Frames { waiting, innermost } = &mut **frames;
@@ -192,7 +198,7 @@ impl Drop for Calling<'_, '_> {
     fn drop(&mut self) {
         self.let_go();
         if let Some(frames) = self.frames.take() {
-            let before = self.sites.callers.lock().replace(frames);
+            let before = self.sites.callers.lock()[self.sites.graph].replace(frames);
             drop(before);
         }
     }

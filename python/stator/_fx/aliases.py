@@ -17,13 +17,14 @@ from torch._subclasses import FakeTensorMode
 from torch.fx import Node
 
 from stator._fx.graphs import Code
-from stator._fx.libraries import Look, allocated
+from stator._fx.libraries import Look, NothingToCompileError, allocated
 
 __all__ = ["take_views", "with_views", "without_results"]
 
 
 def take_views(module: torch.fx.GraphModule, looks: Sequence[Look]) -> list[int]:
-    """Takes the results that are inputs or views of inputs out of a graph. Returns which."""
+    """Takes the results that are inputs or views of inputs out of a graph. Returns which. Raises
+    NothingToCompileError where nothing but these is made."""
     watched = _Watched(module)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         try:
@@ -42,6 +43,8 @@ def take_views(module: torch.fx.GraphModule, looks: Sequence[Look]) -> list[int]
         for index, node in enumerate(results)
         if isinstance(node, Node) and node in watched.of_inputs and watched.is_free(node)
     ]
+    if watched.makes_views_alone():
+        raise NothingToCompileError("it makes nothing but views of its inputs")
     if watched.switches or len(views) == len(results):
         return []
     _leave_out(module.graph, views)
@@ -128,6 +131,11 @@ class _Watched(torch.fx.Interpreter):
         """Whether a node and all before it only make views and numbers, so that they may run once
         more."""
         return self._may_run_again.issuperset(_ancestors(node))
+
+    def makes_views_alone(self) -> bool:
+        """Whether no node does anything else than to make views and numbers."""
+        own = [node for node in self.module.graph.nodes if node.op not in ("placeholder", "output")]
+        return self._may_run_again.issuperset(own)
 
     def run_node(self, n: Node) -> Any:
         taken = [self.env[node] for node in n.all_input_nodes]

@@ -19,11 +19,12 @@ import torch.fx
 from torch._subclasses import FakeTensorMode
 
 from stator._fx.callables import is_pytorchs
-from stator._fx.computed import Computed
+from stator._fx.computed import Computed, is_of_numbers
 from stator._fx.graphs import Code, Row, graph_module
-from stator._fx.libraries import A_FLOAT, all_sizes, look
+from stator._fx.libraries import A_FLOAT, NothingToCompileError, all_sizes, look
 from stator._fx.modes import Modes
 from stator._fx.process import AheadOfTimeError, compile_in_process
+from stator._stator import Declined
 from stator.errors import BackendError
 
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
@@ -48,7 +49,7 @@ def begin(
 
 def begin_inductor(
     description: Sequence[Row], inputs: list[Any], settings: dict[str, Any], says_sizes: bool
-) -> Callable[[], Callable[..., Any] | Code]:
+) -> Callable[[], Callable[..., Any] | Code | Declined]:
     """What has Inductor compile the graph in a process. Only what the inputs are like is kept.
 
     says_sizes: no guard says what sizes the inputs have, so the code says what it is for.
@@ -62,7 +63,7 @@ def begin_inductor(
     trains = is_training(description, inputs)
     changed = changed_settings()
 
-    def compile() -> Callable[..., Any] | Code:
+    def compile() -> Callable[..., Any] | Code | Declined:
         module = graph_module(description, looks)
         computed = _computed(module.graph, numbers)
         more = [] if computed is None else [A_FLOAT for _ in computed.values]
@@ -72,6 +73,8 @@ def begin_inductor(
         try:
             made = compile_in_process(*order, are_sizes_guarded=not says_sizes)
             return made if computed is None else _with_floats(made, computed, looks)
+        except NothingToCompileError as error:
+            return Declined(str(error), is_final=True)
         except AheadOfTimeError as error:
             if says_sizes:
                 # A call that waits would take its sizes for those of all.
@@ -86,7 +89,7 @@ def _computed(graph: torch.fx.Graph, numbers: Sequence[Any]) -> Computed | None:
     AheadOfTimeError where more is done with floats than to give them to operations on tensors."""
     if not any(isinstance(value, float) for value in numbers):
         return None
-    computed = Computed(graph, numbers)
+    computed = Computed(graph, numbers, are_assumed=False)
     placeholders = graph.find_nodes(op="placeholder")
     values = dict(zip(placeholders, [*numbers, *computed.values], strict=True))
     integers = {node for node, value in values.items() if type(value) is int}
@@ -95,14 +98,10 @@ def _computed(graph: torch.fx.Graph, numbers: Sequence[Any]) -> Computed | None:
         takes = node.all_input_nodes
         if floats.isdisjoint(takes) or node.op == "output":
             continue
-        is_of_numbers = node.op == "call_method" or node.target.__module__ in _NUMBERS
-        if is_of_numbers and floats.union(integers).issuperset(takes):
+        gives_number = node.op == "call_method" or is_of_numbers(node.target)
+        if gives_number and floats.union(integers).issuperset(takes):
             raise AheadOfTimeError("it computes with floats what Inductor would round otherwise")
     return computed
-
-
-_NUMBERS = ("_operator", "math", "builtins")
-"""Whose functions compute numbers, if they are given numbers alone."""
 
 
 def _with_floats(
@@ -140,13 +139,8 @@ def unsuitable(
         return "PyTorch's compilers change the process while they trace"
     if not (_is_plain(arguments) and _is_plain(changed_settings())):
         return "Inductor's settings hold code of the program's own"
-    trains = is_training(description, inputs)
     for value in inputs:
-        if type(value) is int and value >= 0:
-            continue
-        if isinstance(value, float):
-            if trains:
-                return "gradients are computed through it, and a float is among its inputs"
+        if (type(value) is int and value >= 0) or isinstance(value, float):
             continue
         if isinstance(value, int):
             return "a number among its inputs is negative or a truth value"

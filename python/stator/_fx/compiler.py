@@ -23,7 +23,7 @@ from torch._inductor import config as inductor
 
 from stator._fx.ahead import compile_ahead
 from stator._fx.aliases import take_views
-from stator._fx.libraries import HopelessError, Made
+from stator._fx.libraries import HopelessError, Made, NothingToCompileError
 from stator._fx.linking import keep_stacks_data
 from stator._fx.process import Order, unwritable
 from stator._fx.sent import unpack
@@ -42,6 +42,8 @@ def main() -> None:
     try:
         made = _compile(order)
         found = {"pair" if isinstance(made, Pair) else "made": dataclasses.asdict(made)}
+    except NothingToCompileError as error:
+        found = {"nothing": str(error)}
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"}
         if (hopeless := _hopeless(error)) is not None:

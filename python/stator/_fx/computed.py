@@ -35,9 +35,12 @@ class Computed:
     become inputs behind the others.
 
     values: what they are for these inputs.
+    are_assumed: assumptions may speak of them, so they are computed by what these can say.
     """
 
-    def __init__(self, graph: torch.fx.Graph, inputs: Sequence[Any]) -> None:
+    def __init__(
+        self, graph: torch.fx.Graph, inputs: Sequence[Any], *, are_assumed: bool
+    ) -> None:
         self._steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         numbers = list(inputs)
         trees: list[Tree] = [("input", place) for place in range(len(inputs))]
@@ -47,12 +50,12 @@ class Computed:
                 places[node] = place
         given = len(places)
         for node in graph.nodes:
-            if not _computes(node, places):
+            if not _computes(node, places, are_assumed):
                 continue
             args = tuple(_At(places[arg]) if isinstance(arg, Node) else arg for arg in node.args)
             places[node] = len(numbers)
             numbers.append(node.target(*_numbers(args, numbers)))
-            trees.append((_OPERATORS[node.target], *_numbers(args, trees)))
+            trees.append((_OPERATORS.get(node.target, ""), *_numbers(args, trees)))
             self._steps.append((node.target, args))
         computed = list(places.items())[given:]
         ends = [
@@ -88,8 +91,15 @@ class Computed:
         return (tree[0], *map(self.of_inputs, tree[1:]))
 
 
-def _computes(node: Node, places: dict[Node, int]) -> bool:
-    if node.op != "call_function" or node.kwargs or node.target not in _OPERATORS:
+def is_of_numbers(function: Any) -> bool:
+    """Whether a function computes a number, given numbers alone."""
+    return getattr(function, "__module__", None) in ("_operator", "math", "builtins")
+
+
+def _computes(node: Node, places: dict[Node, int], are_assumed: bool) -> bool:
+    if node.op != "call_function" or node.kwargs:
+        return False
+    if not (node.target in _OPERATORS if are_assumed else is_of_numbers(node.target)):
         return False
     nodes = [arg for arg in node.args if isinstance(arg, Node)]
     others = [arg for arg in node.args if not isinstance(arg, Node)]

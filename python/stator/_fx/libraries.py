@@ -25,6 +25,7 @@ __all__ = [
     "Libraries",
     "Look",
     "Made",
+    "NothingToCompileError",
     "all_sizes",
     "allocated",
     "ask_for_sizes",
@@ -42,6 +43,10 @@ A_FLOAT = 0.5
 
 class HopelessError(BackendError):
     """Inductor can't compile a graph, neither ahead of time nor in a call that waits for it."""
+
+
+class NothingToCompileError(BackendError):
+    """What a graph does takes no kernels: its replay is all there is."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ import torch.fx
 
 from stator._fx.aliases import with_views, without_results
 from stator._fx.graphs import Code
-from stator._fx.libraries import Libraries, Look, Made, code_of
+from stator._fx.libraries import Libraries, Look, Made, NothingToCompileError, code_of
 from stator._fx.modes import Modes
 from stator._fx.sent import pack
 from stator._fx.store import key_of
@@ -221,6 +221,8 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
     if not answer.exists():
         raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
     found = json.loads(answer.read_text())
+    if "nothing" in found:
+        raise NothingToCompileError(found["nothing"])
     if "hopeless" in found:
         raise BackendError(found["hopeless"])
     if "error" in found:
@@ -230,11 +232,13 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
 
 def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
     """How a process has ended that hasn't answered."""
+    if done.returncode == -signal.SIGKILL:
+        return "it was killed by SIGKILL, as the system does where memory runs out"
+    how = f"its exit status is {done.returncode}"
     if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
-        return f"it was killed by {name}, as the system does where memory runs out"
+        how = f"it was ended by {signal.Signals(-done.returncode).name}"
     lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"its exit status is {done.returncode}"
+    return f"{how}; the last it said is {lines[-1]}" if lines else how
 
 
 def unwritable(number: int | None) -> str:

@@ -80,7 +80,7 @@ def _compile(
             run = compile_module(module, examples)
         return Code(run, name, [*same, *_assumptions(environment, examples, ())])
     module = graph_module(description, examples)
-    computed = Computed(module.graph, inputs)
+    computed = Computed(module.graph, inputs, are_assumed=True)
     values = [*inputs, *computed.values]
     numbers += range(len(inputs), len(values))
     if any(values[index] == 0 and math.copysign(1, values[index]) < 0 for index in numbers):

@@ -77,8 +77,11 @@ def code_of_pair(
 def _numbers(
     looks: Sequence[Look], sizes: Sequence[tuple[str | None, ...]]
 ) -> Iterator[tuple[Any, ...]]:
-    """What varies of the inputs, as assumptions name it (`stator._fx.assumptions`)."""
+    """What varies of the inputs, as assumptions name it (`stator._fx.assumptions`), but for floats,
+    which the libraries take."""
     for index, (value, names) in enumerate(zip(looks, sizes, strict=True)):
+        if isinstance(value, float):
+            continue
         if not isinstance(value, torch.Tensor):
             yield ("input", index)
         elif names:

@@ -20,6 +20,7 @@ from torch._guards import TracingContext, tracing
 from torch._inductor.compile_fx import compile_fx_aot
 from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from stator._fx.libraries import HopelessError, Look, allocated, ask_for_sizes, tensor_of
 from stator._fx.tied import Pair, Place
@@ -31,20 +32,27 @@ __all__ = ["compile_pair"]
 def compile_pair(
     module: torch.fx.GraphModule, looks: Sequence[Look], settings: dict[str, Any]
 ) -> Pair | None:
-    """Has Inductor make the libraries, for these sizes and numbers; None: no result asks for
-    gradients. Raises what Inductor does, or BackendError where libraries would do something else
-    than the graph."""
+    """Has Inductor make the libraries, for these sizes and integers, and any floats; None: no result
+    asks for gradients. Raises what Inductor does, or BackendError where libraries would do something
+    else than the graph."""
     ask_for_sizes(module, looks)
     inputs = [
         allocated(value).requires_grad_(value.requires_grad) for value in map(tensor_of, looks)
     ]
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # Where there are floats, symbols stand for what elements of tensors are.
+    has_floats = any(isinstance(value, float) for value in looks)
+    environment = ShapeEnv() if has_floats else None
+    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(value, static_shapes=True) for value in inputs]
     parts = _parts(module, fakes, mode)
     if parts is None:
         return None
     first, second, facts = parts
     _check_operators(first)
+    # AOTAutograd has the graph give what it leaves in its inputs, before its outputs.
+    mutated = list(facts.mutated_inp_runtime_indices)
+    own = len(mutated) + len(facts.output_info)
+    _read_again(first, second, own)
     depends = _depends(module, fakes, mode)
     differentiable = [info.requires_grad for info in facts.output_info]
     takes = list(second.graph.find_nodes(op="placeholder"))
@@ -55,9 +63,6 @@ def compile_pair(
     if _draws(second):
         raise BackendError("its gradients draw random numbers")
     draws = _draws(first)
-    # AOTAutograd has the graph give what it leaves in its inputs, before its outputs.
-    mutated = list(facts.mutated_inp_runtime_indices)
-    own = len(mutated) + len(differentiable)
     _save_bases(first, second, own)
     forward, results = _library(first, mode, settings)
     left, outputs, saved = _all(results[: len(mutated)]), results[len(mutated) : own], results[own:]
@@ -184,6 +189,48 @@ def _parts(
     if any(info.output_type not in plain for info in facts.output_info):
         raise BackendError("gradients are computed through it, and results share memory")
     return parts[0], parts[1], facts
+
+
+def _read_again(first: torch.fx.GraphModule, second: torch.fx.GraphModule, outputs: int) -> None:
+    """Where a number is saved behind the outputs, saves the tensors that it is computed of: a library
+    takes and gives tensors alone."""
+    end = first.graph.output_node()
+    given: Any = end.args[0]
+    saved = list(given[outputs:])
+    numbers = [node for node in saved if not _is_tensor(node)]
+    if not numbers:
+        return
+    takes = {node.name: node for node in second.graph.find_nodes(op="placeholder")}
+    tensors = [node for node in saved if _is_tensor(node)]
+    made = {node: takes[node.name] for node in tensors}
+    tangent = next(node for node in takes.values() if node.name.startswith("tangents_"))
+    begin = next(node for node in second.graph.nodes if node.op != "placeholder")
+
+    def computed(node: torch.fx.Node) -> torch.fx.Node:
+        if node in made:
+            return made[node]
+        if _is_tensor(node):
+            with second.graph.inserting_before(tangent):
+                made[node] = second.graph.placeholder(node.name)
+            made[node].meta.update(node.meta)
+            tensors.append(node)
+        else:
+            if node.op == "placeholder":
+                raise BackendError("it saves something else than tensors")
+            args = {arg: computed(arg) for arg in node.all_input_nodes}
+            with second.graph.inserting_before(begin):
+                made[node] = second.graph.node_copy(node, args.__getitem__)
+        return made[node]
+
+    for node in numbers:
+        taken = takes[node.name]
+        taken.replace_all_uses_with(computed(node))
+        second.graph.erase_node(taken)
+    end.args = ((*given[:outputs], *tensors),)
+
+
+def _is_tensor(node: torch.fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def _save_bases(first: torch.fx.GraphModule, second: torch.fx.GraphModule, outputs: int) -> None:
