@@ -109,9 +109,8 @@ def test_floats_are_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     "computed",
     [
         lambda rate: rate**2,
-        lambda rate: rate % 0.3,
         lambda rate: math.sqrt(rate) + 0.1 * math.cos(math.pi * rate),
-        lambda rate: abs(rate - 0.3) // 0.01,
+        lambda rate: abs(rate - 0.3) ** 0.5 / (1 + math.exp(-rate)),
     ],
 )
 def test_floats_are_computed_as_python_does(
@@ -138,8 +137,8 @@ def test_integers_of_floats_are_waited_for(computed: Any, monkeypatch: pytest.Mo
     for rate in (0.5, 0.25, 0.125, 0.75):
         assert torch.equal(compiled(X, rate), X * computed(rate))
         assert stator.wait(timeout=LONG)
-    assert not any(asked)
-    assert waited or stats(compiled).traces > 2
+    # Or a trace is for one number.
+    assert not any(asked) and (waited or stats(compiled).traces > 2)
 
 
 KEPT = torch.nn.Parameter(torch.linspace(-1, 1, 12).view(3, 4))
