@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import importlib.util
 import inspect
 import os
@@ -131,7 +132,15 @@ def resolve_backend(
         raise OptionError('backend="cudagraphs" captures what runs: no mode, no options.')
     arguments = _arguments(name, mode, options)
     _check_signature(name, fn, arguments)
-    return Prepared(name, fn, is_torch, arguments, takes_parts=takes_parts)
+    prepared = Prepared(name, fn, is_torch, arguments, takes_parts=takes_parts)
+    if prepared.is_slow:
+        # What calls need of Stator's own modules: no call is to wait for them either.
+        for module in _NEEDED:
+            importlib.import_module(module)
+    return prepared
+
+
+_NEEDED = ("stator._fx.graphs", "stator._fx.beside", "stator._fx.comparison")
 
 
 def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend, bool]:
@@ -338,7 +347,9 @@ class Prepared:
             return _say_wait(_words(description), why, "the next call" if is_new else "this call")
         if isinstance(begun, Failed):
             return ended(begun)
-        job = self._tried(description, lambda: submit(lambda: self._shown(description, begun)))
+        operations, _ = _extent(description)
+        compiling = functools.partial(self._shown, description, begun)
+        job = self._tried(description, lambda: submit(compiling, operations))
         return ended(job) if isinstance(job, Failed) else job
 
     def says_sizes(self, description: Sequence[Row], inputs: list[Any]) -> bool:

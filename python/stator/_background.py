@@ -1,9 +1,9 @@
 """The thread that compiles graphs beside the program, and its queue.
 
 A job (`crates/tracer/src/jobs.rs`) belongs to the graph that it is for. The queue only refers to
-it, so what a program drops isn't compiled. The thread takes one job after the other, once the
-program has recorded nothing for a while, and ends when there are none. Calls take over what it has
-made; nothing of the program's runs here but the backend.
+it, so what a program drops isn't compiled. The thread takes one job after the other, the largest
+graph first, once the program has recorded nothing for a while, and ends when there are none. Calls
+take over what it has made; nothing of the program's runs here but the backend.
 
 `stator.wait`, the end of the process and a fork reach it too.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import numbers
+import operator
 import os
 import signal
 import threading
@@ -46,16 +47,17 @@ class _Queue:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.jobs: list[weakref.ref[Job]] = []
+        self.jobs: list[tuple[int, weakref.ref[Job]]] = []
+        """The jobs, and how many operations each is for."""
         self.current: Job | None = None
         self.thread: threading.Thread | None = None
         self.last = 0.0
         self.waiting = 0
         self.is_closed = False
 
-    def add(self, job: Job) -> None:
+    def add(self, job: Job, operations: int) -> None:
         with self.changed:
-            self.jobs.append(weakref.ref(job))
+            self.jobs.append((operations, weakref.ref(job)))
             self.last = time.monotonic()
             if self.thread is None:
                 thread = threading.Thread(
@@ -70,14 +72,17 @@ class _Queue:
         with self.changed:
             while True:
                 self.current = None
-                self.jobs = [known for known in self.jobs if _is_wanted(known())]
+                self.jobs = [known for known in self.jobs if _is_wanted(known[1]())]
                 if not self.jobs or self.is_closed:
                     self.thread = None
                     self.changed.notify_all()
                     return None
                 noise = QUIET - (time.monotonic() - self.last)
                 if noise <= 0 or self.waiting:
-                    self.current = self.jobs.pop(0)()
+                    # Where a graph is cut, that is the part in which the time goes.
+                    largest = max(self.jobs, key=operator.itemgetter(0))
+                    self.jobs.remove(largest)
+                    self.current = largest[1]()
                     if self.current is not None:
                         return self.current
                 else:
@@ -85,7 +90,7 @@ class _Queue:
 
     def under_way(self) -> list[Job]:
         """All jobs that haven't ended."""
-        jobs = [self.current, *(known() for known in self.jobs)]
+        jobs = [self.current, *(known() for _, known in self.jobs)]
         return [job for job in jobs if job is not None and job.stand in _UNDER_WAY]
 
     def cancel(self) -> None:
@@ -101,14 +106,14 @@ def _is_wanted(job: Job | None) -> bool:
     return job is not None and job.stand == "waiting"
 
 
-def submit(task: Callable[[], Any]) -> Job | None:
-    """Has `task` called by the thread, some time. None: the process ends. Raises BackendError where
-    no thread can be started."""
+def submit(task: Callable[[], Any], operations: int = 0) -> Job | None:
+    """Has `task` called by the thread, some time; it is for a graph of so many operations. None:
+    the process ends. Raises BackendError where no thread can be started."""
     if _queue.is_closed or not _register():
         return None
     job = Job(task)
     try:
-        _queue.add(job)
+        _queue.add(job, operations)
     except RuntimeError as error:
         job.cancel()
         raise BackendError(

@@ -113,9 +113,7 @@ def test_floats_are_elements(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda rate: abs(rate - 0.3) ** 0.5 / (1 + math.exp(-rate)),
     ],
 )
-def test_floats_are_computed_as_python_does(
-    computed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_floats_are_computed_as_python_does(computed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, waited = libraries_in_python(monkeypatch), stand_in(monkeypatch)
     compiled = stator.compile(lambda x, rate: x * computed(rate), backend="inductor")
     for rate in (0.5, 0.25, 0.125, 0.75, 3.1, -0.5, 0.125):

@@ -134,7 +134,7 @@ class _Watched(torch.fx.Interpreter):
 
     def makes_views_alone(self) -> bool:
         """Whether no node does anything else than to make views and numbers."""
-        own = [node for node in self.module.graph.nodes if node.op not in ("placeholder", "output")]
+        own = [node for node in self.graph.nodes if node.op not in ("placeholder", "output")]
         return self._may_run_again.issuperset(own)
 
     def run_node(self, n: Node) -> Any:

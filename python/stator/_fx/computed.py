@@ -38,9 +38,7 @@ class Computed:
     are_assumed: assumptions may speak of them, so they are computed by what these can say.
     """
 
-    def __init__(
-        self, graph: torch.fx.Graph, inputs: Sequence[Any], *, are_assumed: bool
-    ) -> None:
+    def __init__(self, graph: torch.fx.Graph, inputs: Sequence[Any], *, are_assumed: bool) -> None:
         self._steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         numbers = list(inputs)
         trees: list[Tree] = [("input", place) for place in range(len(inputs))]

@@ -232,12 +232,12 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
 
 def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
     """How a process has ended that hasn't answered."""
-    if done.returncode == -signal.SIGKILL:
-        return "it was killed by SIGKILL, as the system does where memory runs out"
-    how = f"its exit status is {done.returncode}"
-    if done.returncode < 0:
-        how = f"it was ended by {signal.Signals(-done.returncode).name}"
     lines = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode >= 0:
+        return lines[-1] if lines else f"its exit status is {done.returncode}"
+    how = f"it was killed by {signal.Signals(-done.returncode).name}"
+    if done.returncode == -signal.SIGKILL:
+        return f"{how}, as the system does where memory runs out"
     return f"{how}; the last it said is {lines[-1]}" if lines else how
 
 

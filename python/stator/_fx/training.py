@@ -32,9 +32,9 @@ __all__ = ["compile_pair"]
 def compile_pair(
     module: torch.fx.GraphModule, looks: Sequence[Look], settings: dict[str, Any]
 ) -> Pair | None:
-    """Has Inductor make the libraries, for these sizes and integers, and any floats; None: no result
-    asks for gradients. Raises what Inductor does, or BackendError where libraries would do something
-    else than the graph."""
+    """Has Inductor make the libraries, for these sizes and integers, and any floats; None: no
+    result asks for gradients. Raises what Inductor does, or BackendError where libraries would do
+    something else than the graph."""
     ask_for_sizes(module, looks)
     inputs = [
         allocated(value).requires_grad_(value.requires_grad) for value in map(tensor_of, looks)
@@ -192,8 +192,8 @@ def _parts(
 
 
 def _read_again(first: torch.fx.GraphModule, second: torch.fx.GraphModule, outputs: int) -> None:
-    """Where a number is saved behind the outputs, saves the tensors that it is computed of: a library
-    takes and gives tensors alone."""
+    """Where a number is saved behind the outputs, saves the tensors that it is computed of: a
+    library takes and gives tensors alone."""
     end = first.graph.output_node()
     given: Any = end.args[0]
     saved = list(given[outputs:])
@@ -202,7 +202,7 @@ def _read_again(first: torch.fx.GraphModule, second: torch.fx.GraphModule, outpu
         return
     takes = {node.name: node for node in second.graph.find_nodes(op="placeholder")}
     tensors = [node for node in saved if _is_tensor(node)]
-    made = {node: takes[node.name] for node in tensors}
+    made: dict[Any, torch.fx.Node] = {node: takes[node.name] for node in tensors}
     tangent = next(node for node in takes.values() if node.name.startswith("tangents_"))
     begin = next(node for node in second.graph.nodes if node.op != "placeholder")
 

@@ -26,6 +26,7 @@ use super::{Entry, Replay};
 use crate::clock::{self, Span};
 use crate::codes::{Backend, Code, Codes, REPLAYED, Search, Trust};
 use crate::declined::Declined;
+use crate::jobs::Stand;
 use crate::locate::{Places, Remembered};
 use crate::lock;
 use crate::pace::Turn;
@@ -97,13 +98,18 @@ impl Parts {
         lock(&self.failures).clone()
     }
 
-    /// What runs most of them, in a word, and why, if there is something to say; `None`: the graph has none.
+    /// What is done about them or runs most of them, in a word, and why, if there is something to say; `None`: the graph
+    /// has none.
     pub(super) fn tier(&self) -> Option<(&'static str, Option<String>)> {
         self.cut.get()?.as_ref()?;
         if let Some(said) = self.given_up.get() {
             return Some(said.clone());
         }
         let tiers: Vec<_> = self.codes().map(Codes::tier).collect();
+        let first = |stand: Stand| tiers.iter().find(move |(tier, _)| *tier == stand.name());
+        if let Some(under_way) = first(Stand::Compiling).or_else(|| first(Stand::Waiting)) {
+            return Some(under_way.clone());
+        }
         let compiled = tiers.iter().find(|(tier, _)| *tier == Trust::COMPILED);
         let other = || tiers.iter().find(|(tier, _)| *tier != REPLAYED);
         let told = || tiers.iter().find(|(_, why)| why.is_some());
