@@ -25,7 +25,7 @@ from background.slow import LONG
 from stator import stats
 from stator._fx import beside, compiler, process, sent, training
 from stator._fx.aliases import take_views
-from stator._fx.libraries import HopelessError, Libraries, look
+from stator._fx.libraries import HopelessError, Libraries, look, seen_of
 from stator._fx.modes import Modes
 from stator._fx.tied import Pair, code_of_pair
 from stator.errors import BackendError
@@ -433,7 +433,7 @@ def test_operators_that_fake_kernels_know_nothing_of() -> None:
     found: list[tuple[Any, Any]] = []
 
     def take(module: Any, inputs: Any) -> Any:
-        found.append((module, [look(value) for value in inputs]))
+        found.append((module, [look(seen_of(value)) for value in inputs]))
         return module.forward
 
     model = nn.LSTM(3, 4)

@@ -3,6 +3,8 @@
 //! Recording pushes three numbers for each call site; file, line and source text are looked up
 //! through [`Locate`] when somebody asks. The table never keeps a frame or a code object alive.
 
+use std::rc::Rc;
+
 use crate::ids::StackId;
 use serde::{Deserialize, Serialize};
 
@@ -88,7 +90,7 @@ pub struct Location {
 /// Turns instructions into places; the tracer implements it over its code objects.
 pub trait Locate {
     /// The place of an instruction, or `None` where it is unknown.
-    fn locate(&self, code: u32, instruction: u32) -> Option<Location>;
+    fn locate(&self, code: u32, instruction: u32) -> Option<Rc<Location>>;
 }
 
 /// For graphs whose nodes have no known place.
@@ -96,7 +98,7 @@ pub trait Locate {
 pub struct NoSource;
 
 impl Locate for NoSource {
-    fn locate(&self, _code: u32, _instruction: u32) -> Option<Location> {
+    fn locate(&self, _code: u32, _instruction: u32) -> Option<Rc<Location>> {
         None
     }
 }
@@ -107,10 +109,10 @@ pub(crate) fn shown_locations(
     stacks: &StackTable,
     innermost: StackId,
     locate: &dyn Locate,
-) -> Vec<Location> {
+) -> Vec<Rc<Location>> {
     let places = stacks.walk(innermost);
     let places = places.filter_map(|frame| locate.locate(frame.code, frame.instruction));
-    let mut places: Vec<Location> = places.collect();
+    let mut places: Vec<_> = places.collect();
     if places.iter().any(|place| !place.is_library) {
         places.retain(|place| !place.is_library);
     }

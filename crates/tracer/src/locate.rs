@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -73,7 +74,7 @@ pub fn source_line(py: Python<'_>, file: &str, line: u32) -> String {
 /// Places that are found once: the nodes of a graph have most of their callers in common.
 pub struct Remembered<'a, 'py> {
     places: Places<'a, 'py>,
-    found: RefCell<FxHashMap<(u32, u32), Option<Location>>>,
+    found: RefCell<FxHashMap<(u32, u32), Option<Rc<Location>>>>,
 }
 
 impl<'a, 'py> Remembered<'a, 'py> {
@@ -85,7 +86,7 @@ impl<'a, 'py> Remembered<'a, 'py> {
 }
 
 impl Locate for Remembered<'_, '_> {
-    fn locate(&self, code: u32, instruction: u32) -> Option<Location> {
+    fn locate(&self, code: u32, instruction: u32) -> Option<Rc<Location>> {
         let place = (code, instruction);
         if let Some(known) = self.found.borrow().get(&place) {
             return known.clone();
@@ -100,17 +101,18 @@ impl Locate for Remembered<'_, '_> {
 pub struct ShownPlaces<'a, 'py>(pub Places<'a, 'py>);
 
 impl Locate for ShownPlaces<'_, '_> {
-    fn locate(&self, code: u32, instruction: u32) -> Option<Location> {
+    fn locate(&self, code: u32, instruction: u32) -> Option<Rc<Location>> {
         let location = self.0.locate(code, instruction)?;
-        Some(Location { file: shown_path(&location.file), ..location })
+        let file = shown_path(&location.file);
+        Some(Rc::new(Location { file, ..Rc::unwrap_or_clone(location) }))
     }
 }
 
 impl Locate for Places<'_, '_> {
-    fn locate(&self, code: u32, instruction: u32) -> Option<Location> {
+    fn locate(&self, code: u32, instruction: u32) -> Option<Rc<Location>> {
         let (file, line, function) = self.place(code, instruction)?;
         let code = source_line(self.py, &file, line);
         let is_library = file.contains("/torch/nn/modules/");
-        Some(Location { file, line, function, code, is_library })
+        Some(Rc::new(Location { file, line, function, code, is_library }))
     }
 }

@@ -21,7 +21,7 @@ from torch._subclasses import FakeTensorMode
 from stator._fx.callables import is_pytorchs
 from stator._fx.computed import Computed, is_of_numbers
 from stator._fx.graphs import Code, Row, graph_module
-from stator._fx.libraries import A_FLOAT, NothingToCompileError, all_sizes, look
+from stator._fx.libraries import A_FLOAT, NothingToCompileError, all_sizes, look, seen_of
 from stator._fx.modes import Modes
 from stator._fx.process import AheadOfTimeError, compile_in_process
 from stator._stator import Declined
@@ -55,20 +55,20 @@ def begin_inductor(
     says_sizes: no guard says what sizes the inputs have, so the code says what it is for.
     """
     modes = Modes.here()
-    looks = [look(value) for value in inputs]
+    seen = [seen_of(value) for value in inputs]
     numbers = [value if isinstance(value, int | float) else None for value in inputs]
     sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
-    if says_sizes:
-        sizes = all_sizes(looks)
     trains = is_training(description, inputs)
     changed = changed_settings()
 
     def compile() -> Callable[..., Any] | Code | Declined:
+        looks = list(map(look, seen))
         module = graph_module(description, looks)
         computed = _computed(module.graph, numbers)
         more = [] if computed is None else [A_FLOAT for _ in computed.values]
         _name_by_place(module)
-        given = (module, [*looks, *more], [*sizes, *(() for _ in more)])
+        names = all_sizes(looks) if says_sizes else sizes
+        given = (module, [*looks, *more], [*names, *(() for _ in more)])
         order = (*given, modes, settings, changed, trains)
         try:
             made = compile_in_process(*order, are_sizes_guarded=not says_sizes)

@@ -31,6 +31,7 @@ __all__ = [
     "ask_for_sizes",
     "code_of",
     "look",
+    "seen_of",
     "tensor_of",
 ]
 
@@ -74,22 +75,32 @@ class Libraries(list[Any]):
         """What has to be known to call them."""
 
 
-def look(value: Any) -> Look:
-    """What is kept of an input."""
-    if not isinstance(value, torch.Tensor):
-        assert isinstance(value, int | float)
-        return A_FLOAT if isinstance(value, float) else value
-    return _like(value, "meta").requires_grad_(value.requires_grad)
+Seen: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], torch.dtype, bool] | int | float"
+"""What is known of an input: a tensor's sizes, strides, dtype, whether it asks for gradients."""
+
+
+def seen_of(value: Any) -> Seen:
+    """What is kept of an input. A call takes it, so nothing is made."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape), value.stride(), value.dtype, value.requires_grad
+    assert isinstance(value, int | float)
+    return A_FLOAT if isinstance(value, float) else value
+
+
+def look(seen: Seen) -> Look:
+    """What such an input is like."""
+    if not isinstance(seen, tuple):
+        return seen
+    sizes, strides, dtype, wants = seen
+    made = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
+    return made.requires_grad_(wants)
 
 
 def allocated(value: Look) -> Any:
     """Such an input, whatever its data."""
-    return _like(value, "cpu") if isinstance(value, torch.Tensor) else value
-
-
-def _like(value: torch.Tensor, device: str) -> torch.Tensor:
-    sizes, strides = value.shape, value.stride()
-    return torch.empty_strided(sizes, strides, dtype=value.dtype, device=device)
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
 
 
 def all_sizes(inputs: Sequence[Any]) -> list[tuple[str | None, ...]]:

@@ -1,6 +1,8 @@
 //! Graphs and places shared by the tests.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+use std::rc::Rc;
+
 use stator_graph::{
     Arg, Device, Dtype, Graph, Locate, Location, NodeId, Operator, StackId, Target, TensorMeta,
     Value,
@@ -13,16 +15,16 @@ pub struct Program {
 }
 
 impl Locate for Program {
-    fn locate(&self, code: u32, instruction: u32) -> Option<Location> {
+    fn locate(&self, code: u32, instruction: u32) -> Option<Rc<Location>> {
         let file = if code == 0 { self.file } else { "torch/nn/modules/linear.py" };
         let text = self.lines.iter().find(|(line, _)| *line == instruction);
-        Some(Location {
+        Some(Rc::new(Location {
             file: file.to_owned(),
             line: instruction,
             function: "fn".to_owned(),
             code: text.map_or("", |(_, text)| text).to_owned(),
             is_library: code != 0,
-        })
+        }))
     }
 }
 

@@ -43,6 +43,8 @@ use crate::writes::Writes;
 pub(super) struct Parts {
     /// Where the graph is cut; `None`: all of it is for the backend.
     cut: OnceLock<Option<Cut>>,
+    /// Those of the whole graph.
+    names: OnceLock<Names>,
     made: OnceLock<Made>,
     /// The backend isn't asked any more: what that is in a word, and why, if there is something to say.
     given_up: OnceLock<(&'static str, Option<String>)>,
@@ -154,7 +156,11 @@ impl Parts {
 
     /// The graph of one of them; `whole`: the graph that they are parts of.
     pub(super) fn graph(&self, whole: &Graph, number: u32) -> Graph {
-        part_of(whole, &Names::new(whole), self.place(number))
+        part_of(whole, self.names(whole), self.place(number))
+    }
+
+    fn names(&self, whole: &Graph) -> &Names {
+        self.names.get_or_init(|| Names::new(whole))
     }
 
     /// Where one of them lies in the graph.
@@ -169,14 +175,14 @@ impl Made {
         py: Python<'_>,
         traced: &Traced,
         graph: &Graph,
+        names: &Names,
         cut: &Cut,
         backend: &Backend,
         extent: &dyn Fn(&Graph) -> (usize, Option<String>),
     ) -> PyResult<Self> {
         let objects = &traced.graph_objects;
-        let names = Names::new(graph);
         let part = |place: &replay::Part| {
-            let graph = part_of(graph, &names, place);
+            let graph = part_of(graph, names, place);
             let mut writes = Writes::default();
             writes.advance(&graph, &|_| false);
             let program = Program::new(py, &graph, objects)?.from_callers(&traced.callers, &graph);
@@ -352,7 +358,8 @@ impl Entry {
         }
         let places = Remembered::new(Places { py, codes: self.traced.callers.codes() });
         let extent = |graph: &Graph| Self::extent_of(graph, &places);
-        let made = Made::new(py, &self.traced, self.readable(), cut, backend, &extent)?;
+        let (graph, names) = (self.readable(), parts.names(self.readable()));
+        let made = Made::new(py, &self.traced, graph, names, cut, backend, &extent)?;
         // Another thread may have been quicker.
         let _ = parts.made.set(made);
         Ok(Some(parts))
