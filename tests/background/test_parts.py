@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import warnings
@@ -60,6 +61,73 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)
+
+
+def down(x: Tensor, depth: int) -> Tensor:
+    return down((x * 1.01).sin(), depth - 1) if depth else x
+
+
+def test_parts_are_replayed_from_frames_that_are_kept() -> None:
+    """Else each call makes them anew, and has the garbage collector run: it stops for a fifth of a second where a
+    program has much."""
+
+    def fn(x: Tensor, log: list[float]) -> Tensor:
+        y = down(x, 30)
+        log.append(y.sum().item())
+        return down(y, 30)
+
+    backend, runs = Slow(), []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        runs.append(phase)
+
+    compiled = stator.compile(fn, backend=backend, when="background")
+    for _ in range(4):
+        compiled(X, [])
+    assert backend.begun.wait(LONG)
+    gc.collect()
+    before = gc.get_threshold()
+    gc.set_threshold(30)
+    gc.callbacks.append(note)
+    try:
+        for _ in range(50):
+            compiled(X, [])
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*before)
+        backend.go.set()
+    assert stats(compiled).tiers == ["compiling"] and len(runs) < 20
+    assert stator.wait(timeout=LONG)
+
+
+def test_the_largest_part_comes_first_and_the_word_is_of_all() -> None:
+    def fn(x: Tensor, log: list[float]) -> Tensor:
+        y = down(x, 3)
+        log.append(y.sum().item())
+        z = down(y, 20)
+        log.append(z.sum().item())
+        return down(z, 5)
+
+    sizes: list[int] = []
+
+    def make(graph: Any) -> Any:
+        sizes.append(len(list(graph.graph.nodes)))
+        words.append(stats(compiled).tiers[0])
+        return graph
+
+    words: list[str] = []
+    backend = Slow(make)
+    compiled = stator.compile(fn, backend=backend, when="background")
+    for _ in range(3):
+        compiled(X, [])
+    backend.go.set()
+    assert stator.wait(timeout=LONG)
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == 3
+    assert words == ["compiling"] * 3
+    for _ in range(4):
+        found, expected = ([], [])
+        assert torch.equal(compiled(X, found), fn(X, expected)) and found == expected
+    assert stats(compiled).tiers == ["compiled"]
 
 
 def test_no_call_waits_and_each_part_is_taken_over() -> None:
