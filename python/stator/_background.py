@@ -26,7 +26,7 @@ from stator import _stator
 from stator._stator import Job
 from stator.errors import ApiError, BackendError
 
-__all__ = ["ended", "left", "submit", "wait"]
+__all__ = ["at_end", "ended", "left", "submit", "wait"]
 
 QUIET = 0.1
 """Seconds without a new job before one is begun: until then the program may still be warming up,
@@ -51,6 +51,8 @@ class _Queue:
         """The jobs, and how many operations each is for."""
         self.current: Job | None = None
         self.thread: threading.Thread | None = None
+        self.ends: list[Callable[[], Any]] = []
+        """What the thread calls when there are no more jobs."""
         self.last = 0.0
         self.waiting = 0
         self.is_closed = False
@@ -123,6 +125,16 @@ def submit(task: Callable[[], Any], operations: int = 0) -> Job | None:
     return job
 
 
+def at_end(call: Callable[[], Any]) -> bool:
+    """Has the thread, which this is, call something when there are no more jobs. False: it's
+    another thread."""
+    if threading.current_thread() is not _queue.thread:
+        return False
+    if call not in _queue.ends:
+        _queue.ends.append(call)
+    return True
+
+
 def left() -> int:
     """How many graphs wait to be compiled."""
     return sum(job.stand == "waiting" for job in _queue.under_way())
@@ -171,12 +183,19 @@ def _hurried(queue: _Queue) -> Iterator[None]:
 
 def _work(queue: _Queue) -> None:
     """What the thread does."""
+    ends: list[Callable[[], Any]] = []
+    queue.ends = ends
     with contextlib.suppress(_Stopped):
-        while (job := queue.next()) is not None:
-            _do(queue, job)
-            del job
-            with queue.changed:
-                queue.changed.notify_all()
+        try:
+            while (job := queue.next()) is not None:
+                _do(queue, job)
+                del job
+                with queue.changed:
+                    queue.changed.notify_all()
+        finally:
+            # There may be another thread by now.
+            for end in ends:
+                end()
 
 
 def _do(queue: _Queue, job: Job) -> None:

@@ -168,15 +168,13 @@ class Never:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = 0
-        self._run = subprocess.run
-        monkeypatch.setattr(subprocess, "run", self)
+        monkeypatch.setattr(process._Compiler, "takes", self.takes)
+        program = "print('Traceback\\nKilled: no memory', file=__import__('sys').stderr); exit(1)"
+        monkeypatch.setattr(process, "_PROGRAM", program)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if "input" not in kwargs:
-            # The system is asked what it is.
-            return self._run(*args, **kwargs)
+    def takes(self, order: bytes) -> bool:
         self.asked += 1
-        return subprocess.CompletedProcess(args, 1, b"", b"Traceback\nKilled: no memory\n")
+        return False
 
 
 def test_a_process_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,18 +329,41 @@ def test_inputs_arent_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def refusing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The process finds that it can't compile a graph ahead of time; what it was asked for."""
     orders: list[Any] = []
-    run = subprocess.run
 
-    def runs_here(command: Any, *, input: bytes | None = None, **kwargs: Any) -> Any:
-        if input is None:
-            # The system is asked what it is.
-            return run(command, **kwargs)
-        orders.append(pickle.loads(input))
+    def takes(self: process._Compiler, order: bytes) -> bool:
+        orders.append(pickle.loads(order))
         Path(orders[-1].answer).write_text(json.dumps({"error": "a result shares memory"}))
-        return subprocess.CompletedProcess(command, 0, b"", b"")
+        return True
 
-    monkeypatch.setattr(subprocess, "run", runs_here)
+    monkeypatch.setattr(process._Compiler, "takes", takes)
+    monkeypatch.setattr(process, "_PROGRAM", "import sys; sys.stdin.buffer.read()")
     return orders
+
+
+def test_one_process_takes_all_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as there are any, and the environment is the same. Then it ends."""
+    orders, started = refusing(monkeypatch), []
+    begin = process._Compiler.__init__
+
+    def counted(self: process._Compiler, environment: dict[str, str]) -> None:
+        started.append(self)
+        begin(self, environment)
+
+    monkeypatch.setattr(process._Compiler, "__init__", counted)
+    functions: list[Any] = [lambda x: x * 2, lambda x: x + 2, lambda x: x - 2]
+    compiled = [stator.compile(it, backend="inductor", when="background") for it in functions]
+    for number, each in enumerate(compiled):
+        monkeypatch.setattr(_background, "QUIET", 1e6 if number < 2 else 0)
+        each(X)
+        if number == 1:
+            assert stator.wait(timeout=LONG)
+            monkeypatch.setenv("CXX", "another")
+    assert stator.wait(timeout=LONG)
+    assert len(orders) == 3 and 1 < len(started) < 3
+    end = time.monotonic() + LONG
+    while any(compiler._process.returncode is None for compiler in started):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_what_holds_for_all_threads_is_that_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -710,7 +731,7 @@ def test_modules_of_the_folder_that_the_program_is_in(
 ) -> None:
     (tmp_path / "pickletools.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(process, "_PROGRAM", "import pickletools, sys; sys.stdin.buffer.read()")
+    monkeypatch.setattr(process, "_PROGRAM", "import pickletools, sys; sys.stdin.buffer.read(1)")
     fails("its exit status is 0")
 
 

@@ -1,4 +1,4 @@
-"""What Inductor's process does: it takes an order, and answers with libraries or says why not.
+"""What Inductor's process does: it takes orders, and answers each with libraries or says why not.
 
 The program has no use for this, and it takes seconds to import.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import errno
+import gc
 import json
 import os
 import pickle
@@ -25,7 +26,7 @@ from stator._fx.ahead import compile_ahead
 from stator._fx.aliases import take_views
 from stator._fx.libraries import HopelessError, Made, NothingToCompileError
 from stator._fx.linking import keep_stacks_data
-from stator._fx.process import Order, unwritable
+from stator._fx.process import DONE, WORD, Order, unwritable
 from stator._fx.sent import unpack
 from stator._fx.tied import Pair
 from stator._fx.training import compile_pair
@@ -35,9 +36,22 @@ _LOOK = 0.5
 
 
 def main() -> None:
-    """What the process does."""
-    order: Order = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_end_with, args=(order.parent,), daemon=True).start()
+    """What the process does: it takes orders until the program wants no more."""
+    parent, done = map(int, sys.argv[1:])
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    keep_stacks_data()
+    settings = inductor.shallow_copy_dict()
+    while head := sys.stdin.buffer.read(WORD):
+        order: Order = pickle.loads(sys.stdin.buffer.read(int.from_bytes(head, "little")))
+        # What the last one has changed.
+        inductor.load_config(settings)
+        _fill(order)
+        os.write(done, DONE)
+        del order
+        gc.collect()
+
+
+def _fill(order: Order) -> None:
     found: dict[str, Any]
     try:
         made = _compile(order)
@@ -61,7 +75,6 @@ def _end_with(parent: int) -> None:
 
 
 def _compile(order: Order) -> Made | Pair:
-    keep_stacks_data()
     order.modes.globals.set()
     inductor.load_config(order.changed)
     # The same random numbers as the replay's.

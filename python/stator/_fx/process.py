@@ -8,6 +8,7 @@ next start (`stator._kept`).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import getpass
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 import zipfile
 from collections.abc import Callable, Sequence
@@ -28,6 +30,7 @@ from typing import Any, TypeAlias
 import torch
 import torch.fx
 
+from stator._background import at_end
 from stator._fx.aliases import with_views, without_results
 from stator._fx.graphs import Code
 from stator._fx.libraries import Libraries, Look, Made, NothingToCompileError, code_of
@@ -58,7 +61,6 @@ class Order:
     is_training: bool
     are_sizes_guarded: bool
     """Whether the program looks after sizes and strides that are constants for the code."""
-    parent: int
     answer: str
 
 
@@ -91,7 +93,6 @@ def compile_in_process(
         changed=changed,
         is_training=is_training,
         are_sizes_guarded=are_sizes_guarded,
-        parent=0,
         answer="",
     )
     try:
@@ -198,28 +199,16 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
     """What Inductor makes in a process, which answers in a file of the folder."""
     _check_cache()
     answer = folder / "answer.json"
-    order = dataclasses.replace(order, parent=os.getpid(), answer=str(answer))
+    packed = pickle.dumps(dataclasses.replace(order, answer=str(answer)))
     environment = {key: value for key, value in os.environ.items() if key not in _WITHOUT}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, map(str, sys.path)))
-    try:
-        done = subprocess.run(
-            # Modules of the folder that the program happens to be in are none of its own.
-            [sys.executable, "-P", "-c", _PROGRAM],
-            input=pickle.dumps(order),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment,
-            check=False,
-            # An interrupt at the terminal is for the program.
-            process_group=0,
-        )
-    except OSError as error:
-        raise BackendError(
-            f"No process can be started for Inductor: {error}. With when='second_call' a call "
-            "waits while it compiles in this one"
-        ) from error
-    if not answer.exists():
-        raise BackendError(f"Inductor's process has ended early: {_end_of(done)}")
+    compiler = _compiler_for(environment)
+    is_done = compiler.takes(packed)
+    if not (is_done and answer.exists()):
+        raise BackendError(f"Inductor's process has ended early: {compiler.how_it_ends()}")
+    if not at_end(compiler.end):
+        # Nobody says when there are no more orders.
+        compiler.end()
     found = json.loads(answer.read_text())
     if "nothing" in found:
         raise NothingToCompileError(found["nothing"])
@@ -230,15 +219,94 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
     return Pair(**found["pair"]) if "pair" in found else Made(**found["made"])
 
 
-def _end_of(done: subprocess.CompletedProcess[bytes]) -> str:
-    """How a process has ended that hasn't answered."""
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    if done.returncode >= 0:
-        return lines[-1] if lines else f"its exit status is {done.returncode}"
-    how = f"it was killed by {signal.Signals(-done.returncode).name}"
-    if done.returncode == -signal.SIGKILL:
-        return f"{how}, as the system does where memory runs out"
-    return f"{how}; the last it said is {lines[-1]}" if lines else how
+WORD = 8
+"""So many bytes say how long an order is."""
+
+DONE = b"."
+"""What the process says when an order is filled."""
+
+
+class _Compiler:
+    """A process of Inductor's. It takes one order after the other: to import PyTorch and to find
+    out what the processor has takes longer than to compile a small graph."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+        self.has_ended = False
+        # Closed when the process has ended.
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115
+        self._done, theirs = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                # Modules of the folder that the program happens to be in are none of its own.
+                [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), str(theirs)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._said,
+                env=environment,
+                pass_fds=(theirs,),
+                # An interrupt at the terminal is for the program.
+                process_group=0,
+            )
+        except BaseException:
+            self._said.close()
+            os.close(self._done)
+            raise
+        finally:
+            os.close(theirs)
+
+    def takes(self, order: bytes) -> bool:
+        """Waits until an order is filled. False: the process has ended before."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(len(order).to_bytes(WORD, "little") + order)
+            self._process.stdin.flush()
+        return os.read(self._done, len(DONE)) == DONE
+
+    def end(self) -> None:
+        """Ends the process."""
+        if not self.has_ended:
+            # That there are no more orders it only learns where no forked process may write any.
+            self._process.terminate()
+            self.how_it_ends()
+
+    def how_it_ends(self) -> str:
+        """Waits for its end, in words."""
+        self.has_ended = True
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+        os.close(self._done)
+        with self._said:
+            self._said.seek(0)
+            lines = self._said.read().decode(errors="replace").strip().splitlines()
+        status = self._process.returncode
+        if status >= 0:
+            return lines[-1] if lines else f"its exit status is {status}"
+        how = f"it was killed by {signal.Signals(-status).name}"
+        if status == -signal.SIGKILL:
+            return f"{how}, as the system does where memory runs out"
+        return f"{how}; the last it said is {lines[-1]}" if lines else how
+
+
+_own = threading.local()
+"""The process of a thread that compiles beside the program, as `compiler`."""
+
+
+def _compiler_for(environment: dict[str, str]) -> _Compiler:
+    """One that was started with this environment."""
+    known: _Compiler | None = getattr(_own, "compiler", None)
+    if known is not None and not known.has_ended:
+        if known.environment == environment:
+            return known
+        known.end()
+    try:
+        _own.compiler = _Compiler(environment)
+    except OSError as error:
+        raise BackendError(
+            f"No process can be started for Inductor: {error}. With when='second_call' a call "
+            "waits while it compiles in this one"
+        ) from error
+    return _own.compiler  # type: ignore[no-any-return]
 
 
 def unwritable(number: int | None) -> str:
