@@ -366,6 +366,33 @@ def test_one_process_takes_all_orders(monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(0.01)
 
 
+def test_a_process_that_dies_of_what_it_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process has done for other graphs is no reason to fail on this one."""
+    orders: list[bytes] = []
+
+    def takes(self: process._Compiler, order: bytes) -> bool:
+        orders.append(order)
+        if self.filled == 1:
+            self._process.kill()
+            return False
+        Path(pickle.loads(order).answer).write_text(json.dumps({"error": "a result is none"}))
+        self.filled += 1
+        return True
+
+    monkeypatch.setattr(process._Compiler, "takes", takes)
+    monkeypatch.setattr(process, "_PROGRAM", "import sys; sys.stdin.buffer.read()")
+    monkeypatch.setattr(_background, "QUIET", 1e6)
+    functions: list[Any] = [lambda x: x * 2, lambda x: x + 2]
+    compiled = [stator.compile(it, backend="inductor", when="background") for it in functions]
+    for each in compiled:
+        each(X)
+    assert stator.wait(timeout=LONG)
+    assert len(orders) == 3 and orders[1] == orders[2]
+    for each in compiled:
+        with pytest.warns(stator.BackendFailedWarning, match="a result is none"):
+            each(X)
+
+
 def test_what_holds_for_all_threads_is_that_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     orders = refusing(monkeypatch)
     monkeypatch.setattr(_background, "QUIET", 1e6)

@@ -204,6 +204,11 @@ def _ask(order: Order, folder: Path) -> Made | Pair:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, map(str, sys.path)))
     compiler = _compiler_for(environment)
     is_done = compiler.takes(packed)
+    if not is_done and compiler.filled > 0:
+        # What it kept of other graphs may have been too much.
+        compiler.how_it_ends()
+        compiler = _compiler_for(environment)
+        is_done = compiler.takes(packed)
     if not (is_done and answer.exists()):
         raise BackendError(f"Inductor's process has ended early: {compiler.how_it_ends()}")
     if not at_end(compiler.end):
@@ -233,6 +238,8 @@ class _Compiler:
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
         self.has_ended = False
+        self.filled = 0
+        """Orders so far."""
         # Closed when the process has ended.
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
         self._done, theirs = os.pipe()
@@ -261,7 +268,9 @@ class _Compiler:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(len(order).to_bytes(WORD, "little") + order)
             self._process.stdin.flush()
-        return os.read(self._done, len(DONE)) == DONE
+        is_done = os.read(self._done, len(DONE)) == DONE
+        self.filled += is_done
+        return is_done
 
     def end(self) -> None:
         """Ends the process."""
