@@ -99,7 +99,7 @@ ASKED = {
     "Texts": ("reads", "has_text_of_pytorch"),
     "Changes": ("effects", "advance_outside is_own_iterator missing_item"),
     "Ends": ("ending", "goes_on_in stop"),
-    "Decides": ("ending", "decided is_called_around"),
+    "Decides": ("ending", "decided is_called_around with_way_around"),
     "Arguments": ("operations", "graph_arg take_left"),
     "Operations": ("operations", "operation"),
     "ArrayValues": (

@@ -168,6 +168,10 @@ pub enum Model {
     Reduce,
     /// `random.Random.random` and such: moves its receiver on.
     Draw,
+    /// `random.Random(seed)`: a generator of the trace's own.
+    NewRandom,
+    /// `random.Random._randbelow`: as any Python function, unless a node has seeded its receiver.
+    DrawBelow,
     /// `torch._check_tensor_all` and such.
     Check,
     /// `time.perf_counter` and such: a number that no two calls have in common.

@@ -14,11 +14,11 @@ use Class::{Emitter as Emits, Model as Modelled};
 use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
     Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet, ContextReset,
-    ContextSet, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, GeneratorStep, GetAttr,
-    GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter, Len, Locals, LockGive,
-    LockTake, New, Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, Print,
-    RecursionLimit, Reduce, Repr, Scalar, Seed, SequenceRead, SetAttr, SetItem, Substitute, Super,
-    TypeCall, TypeOf, Unary, Vars,
+    ContextSet, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, DrawBelow, GeneratorStep,
+    GetAttr, GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter, Len, Locals,
+    LockGive, LockTake, New, NewRandom, Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr,
+    Print, RecursionLimit, Reduce, Repr, Scalar, Seed, SequenceRead, SetAttr, SetItem, Substitute,
+    Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
     Absolute, Close, Float, FloatPower, Floats, Function, Greatest, Least, OfFloats, Place, Power,
@@ -136,7 +136,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins:list", "__new__", Modelled(New), MOVES),
     row("builtins:BaseException", "__new__", Modelled(New), MOVES),
     row("builtins:BaseException", "__init__", Modelled(ContainerWrite), MOVES),
-    row("builtins:BaseException", "with_traceback", Modelled(ContainerWrite), NONE),
+    row("builtins:BaseException", "with_traceback", Modelled(ContainerWrite), MOVES),
     row("builtins:BaseException", "add_note", Modelled(ContainerWrite), NONE),
     row("builtins:str", "*", Pure, NONE),
     row("builtins:bytes", "*", Pure, NONE),
@@ -335,6 +335,8 @@ pub const PYTHON: &[Row] = &[
     row("_thread:RLock", "release __exit__", Modelled(LockGive), NONE),
     row("_random:Random", "random getrandbits", Modelled(Draw), NONE),
     row("_random:Random", "seed", Modelled(Seed), MOVES),
+    row("random", "Random", Modelled(NewRandom), MOVES),
+    row("random:Random", "_randbelow_with_getrandbits", Modelled(DrawBelow), NONE),
     row("bisect", "bisect bisect_right", Pure, NONE).of_numbers(Place { behind: true }),
     row("bisect", "bisect_left", Pure, NONE).of_numbers(Place { behind: false }),
     row("bisect", "insort insort_left insort_right", Modelled(Insort), ORDERS),

@@ -1,11 +1,12 @@
 //! The rows of builtins and of the standard library, as objects.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use stator_cpython::modules;
 use stator_operators::{PYTHON, rows_for};
 
-use super::{Class, Functions};
+use super::{Class, Functions, Traits, key};
 
 /// Adds the rows to the table.
 pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
@@ -56,6 +57,9 @@ pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
     for (_, value) in modules::import(py, "builtins")?.dict().iter() {
         if value.cast::<PyType>().is_ok_and(|ty| is_exception(ty)) {
             functions.insert_new(&value, Class::Constructor);
+            if keeps_arguments_alone(&value) {
+                functions.traits.insert(key(value.as_borrowed()), Traits::MOVES);
+            }
             // As those of `BaseException`, which have rows.
             for name in ["__new__", "__init__"] {
                 let of_all = PYTHON.iter().find(|row| {
@@ -70,6 +74,14 @@ pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
     Ok(())
 }
 
+/// Whether exceptions of a class hold their arguments and nothing else: nobody looks at these as one is made.
+fn keeps_arguments_alone(class: &Bound<'_, PyAny>) -> bool {
+    let size =
+        |class: &Bound<'_, PyAny>| class.getattr("__basicsize__").and_then(|it| it.extract());
+    let plain: PyResult<usize> = size(class.py().get_type::<PyBaseException>().as_any());
+    matches!((size(class), plain), (Ok(own), Ok(plain)) if own == plain)
+}
+
 fn is_exception(ty: &Bound<'_, PyType>) -> bool {
-    ty.is_subclass_of::<pyo3::exceptions::PyBaseException>().unwrap_or(false)
+    ty.is_subclass_of::<PyBaseException>().unwrap_or(false)
 }

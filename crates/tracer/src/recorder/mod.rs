@@ -113,6 +113,8 @@ pub struct Recorder {
     carried: RefCell<Carried>,
     /// What plain Python would have in the places of all objects that frames at breaks of this call were left with.
     left_with: RefCell<Carried>,
+    /// Whether what ended the trace could have been a part of it, with a way out before the generator that it's in.
+    wants_way_around: Cell<bool>,
     /// The frame that waits for C code which reads what Python code called from there returns.
     consumer: Cell<usize>,
     /// The same, if that code makes texts of them.
@@ -372,6 +374,7 @@ impl Recorder {
             links: links::Links::default(),
             carried: RefCell::default(),
             left_with: RefCell::default(),
+            wants_way_around: Cell::new(false),
             consumer: Cell::new(0),
             speller: Cell::new(0),
             collecting: RefCell::default(),

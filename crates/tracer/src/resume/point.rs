@@ -253,6 +253,8 @@ struct Marks {
     chains: FxHashMap<u64, Break>,
     /// The innermost instruction of each chain: code object and unit.
     innermost: FxHashSet<(usize, usize)>,
+    /// Instructions that run a generator in which data decides: traces have a way out before these.
+    around: FxHashSet<u64>,
 }
 
 /// The resume points of one compiled function, and what else its traces have learned.
@@ -320,6 +322,21 @@ impl Points {
             self.mark_spot(spot, stop.clone());
         }
         is_new
+    }
+
+    /// From now on traces have a way out before this instruction, which runs a generator; false: they do already.
+    pub fn go_around(&self, spot: Spot) -> bool {
+        lock(&self.marks).around.insert(spot.chain)
+    }
+
+    /// Whether traces have a way out before the instruction that `chain` gives the frames to.
+    pub fn goes_around<'py>(&self, chain: impl FnOnce() -> Option<Vec<Frame<'py>>>) -> bool {
+        let marks = lock(&self.marks);
+        if marks.around.is_empty() {
+            return false;
+        }
+        let spot = chain().and_then(|chain| Spot::of(&chain));
+        spot.is_some_and(|spot| marks.around.contains(&spot.chain))
     }
 
     /// How many instructions are marked.

@@ -10,6 +10,7 @@ use stator_cpython::{Result, generator, ops};
 use crate::functions::{Class, Model, Traits};
 use crate::recorder::Recorder;
 use crate::recorder::calls::by_keys::takes_items;
+use crate::recorder::notes::above::Decides;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;

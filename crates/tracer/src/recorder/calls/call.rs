@@ -278,6 +278,7 @@ impl Recorder {
             Some(Class::Operation(operation)) if self.is_looked_into(operation, call) => {
                 self.vouch(frame, callable);
             }
+            Some(Class::Model(Model::DrawBelow)) if !self.may_draw_below(call) => {}
             Some(Class::IsCompiling) => {
                 return self.call_is_compiling(call);
             }
@@ -454,7 +455,7 @@ impl Recorder {
 
     /// A function of argument values: fine on constants and containers of constants.
     pub(in crate::recorder) fn pure_call<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
-        let Call { frame, callable, args, names } = call;
+        let Call { frame, callable, args, .. } = call;
         if callable.is(frame.py().get_type::<PyRange>())
             && args.iter().any(|arg| self.kind(*arg) == Kind::Tensor)
             && let Some(bounds) = args.iter().map(|arg| self.settled(frame, *arg)).collect()
@@ -470,16 +471,14 @@ impl Recorder {
             let args: Args<'_, 'py> = floats.iter().map(Bound::as_borrowed).collect();
             return self.symbolic_call(&Class::Pure, Call { args: &args, ..call });
         }
-        if names.is_none()
-            && let Some(numbers) = self.format_numbers(call)
-        {
-            let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();
-            return self.symbolic_call(&Class::Pure, Call { args: &args, ..call });
-        }
         if let Some((args, names)) = named_fields(call) {
             let args: Args<'_, 'py> = args.into_iter().collect();
             let names = names.as_ref().map(|names| names.as_any().as_borrowed());
             return self.symbolic_call(&Class::Pure, Call { args: &args, names, ..call });
+        }
+        if let Some(numbers) = self.format_numbers(call) {
+            let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();
+            return self.symbolic_call(&Class::Pure, Call { args: &args, ..call });
         }
         self.concrete(frame, args, "read by a function of values");
         self.note(frame, |state| {

@@ -1,6 +1,7 @@
 //! Construction: what `type.__call__` does, so that a graph break in a class's `__new__` or `__init__`
 //! is a break in an inlined call.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyList, PyTuple, PyType, PyWeakrefReference};
 use stator_bytecode::Meaning;
@@ -13,6 +14,7 @@ use stator_evaluator::{Role, called_class};
 use crate::breaks::Reason;
 use crate::functions::{Class, Model};
 use crate::recorder::Recorder;
+use crate::recorder::ending::exceptions::has_plain_layout;
 use crate::recorder::links::meaning_at;
 use crate::recorder::notes::above::{Calls, Ends, Looks, Operations};
 use crate::recorder::notes::call::{Call, with_receiver};
@@ -138,7 +140,7 @@ impl Recorder {
         }
         if self.kind(init.as_borrowed()) != Kind::Function && !is_filled_by_python(ty) {
             // Exceptions, plain objects, containers of builtin bases.
-            if !only_moves(init.as_borrowed(), call) {
+            if !only_moves(init.as_borrowed(), call) && !is_plain_exception(ty) {
                 self.concrete(frame, args, "the creation of an object");
             }
             self.note(frame, |state| args.iter().try_for_each(|arg| state.adopt_deep(*arg)));
@@ -241,6 +243,11 @@ fn only_moves(init: Borrowed<'_, '_>, call: Call<'_, '_>) -> bool {
         heap::is_exact_list(*given) || given.is_exact_instance_of::<PyTuple>()
     };
     is_of(py.get_type::<PyList>()) && call.names.is_none() && given.iter().all(is_row)
+}
+
+/// Whether instances of a class are exceptions that hold their arguments and look at nothing.
+fn is_plain_exception(ty: &Bound<'_, PyType>) -> bool {
+    ty.is_subclass_of::<PyBaseException>().unwrap_or(false) && has_plain_layout(ty)
 }
 
 /// Whether the C code of `OrderedDict.__init__` fills an instance by a `__setitem__` in Python.

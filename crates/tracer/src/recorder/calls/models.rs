@@ -20,6 +20,7 @@ use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::read_tensors::TensorRead;
 use crate::recorder::numbers::tensors::holds_tensor;
+use crate::recorder::numbers::texts::STR;
 use crate::recorder::reads::abstract_classes::is_library_metaclass;
 
 impl Recorder {
@@ -98,6 +99,11 @@ impl Recorder {
             (Model::Insort, [list, ..]) => self.insort(call, *list),
             (Model::New, [class, given @ ..]) => self.new_object(call, *class, given),
             (Model::Draw, [generator, args @ ..]) => self.draw(call, *generator, args),
+            (Model::NewRandom, _) => self.new_random(call).unwrap_or_else(|| {
+                let ty = callable.cast::<PyType>().expect("the row's is a class").to_owned();
+                self.instantiate(call, &ty)
+            }),
+            (Model::DrawBelow, [generator, end]) => self.draw_below(call, *generator, *end),
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
             (Model::Print, _) => self.print(call).unwrap_or_else(|| self.unknown(call)),
@@ -497,6 +503,12 @@ impl Recorder {
         let Call { frame, callable, .. } = call;
         let conversion = conversion_of(callable);
         let takes = spec.is_none() || conversion == 0;
+        if matches!(conversion, 0 | 1)
+            && spec.is_none_or(|spec| heap::text(spec).is_empty())
+            && let Some(said) = self.said_by(frame, object)
+        {
+            return self.convert_value(frame, said.as_borrowed(), STR);
+        }
         let text = takes.then(|| {
             let text = self.python_text(frame, object, conversion, spec);
             text.or_else(|| self.carried_format(frame, object, conversion, spec))
@@ -641,6 +653,7 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Check
             | Model::Print
             | Model::NewGenerator
+            | Model::NewRandom
             | Model::Numpy
             | Model::Arrays(_)
             | Model::Backward

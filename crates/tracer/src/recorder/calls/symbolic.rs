@@ -23,6 +23,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::Origin;
 use crate::recorder::numbers::lazy_readers::reaches_tensor;
+use crate::recorder::numbers::tensor_texts::named_fields;
 
 /// Whether a class makes a dictionary of what it is called with.
 fn makes_dict(name: &str) -> bool {
@@ -220,9 +221,15 @@ impl Recorder {
         {
             return result;
         }
+        if matches!(class, Class::Pure)
+            && let Some((args, names)) = named_fields(call)
+        {
+            let args: Args<'_, 'py> = args.into_iter().collect();
+            let names = names.as_ref().map(|names| names.as_any().as_borrowed());
+            return self.call_of_values(class, Call { args: &args, names, ..call });
+        }
         // A number that varies stays one beside those that are read for the text.
         if matches!(class, Class::Pure)
-            && names.is_none()
             && let Some(numbers) = self.format_numbers(call)
         {
             let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();

@@ -181,7 +181,8 @@ impl Recorder {
                 _ => {}
             }
         }
-        if !self.is_fresh(owner) && !self.is_stopped() {
+        let is_own = || self.is_fresh(owner) || self.state.borrow().is_own_random(owner);
+        if !is_own() && !self.is_stopped() {
             let dict = self.note(frame, |state| Ok(state.instance_dict(owner))).flatten();
             let noted = dict.is_some_and(|dict| {
                 self.writes_slot(frame, dict.as_borrowed(), name, value.is_none())

@@ -40,6 +40,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::reads::items::runs_frames;
 use crate::recorder::reads::only_added::{adds_to_receiver, only_adds_to};
 use crate::recorder::{Recorder, place};
 use crate::resume::point::{Chain, Key, Spot, Waiting, handled_beyond, roots, slots};
@@ -252,7 +253,16 @@ impl Recorder {
             && let Some(spot) = Spot::of(&chain)
         {
             self.resume.set(chain.last().map_or(0, Frame::id));
-            self.session.points.mark_spot(spot, stop.clone());
+            let runs_generator = |frame: &Frame<'_>| {
+                frame.stack().last().copied().flatten().is_some_and(runs_frames)
+            };
+            let is_question = self.wants_way_around.take() || stop.reason == Reason::DataRead;
+            let may_go_around = is_question
+                && self.session.takes_steps()
+                && chain.last().is_some_and(runs_generator);
+            if !may_go_around || !self.session.points.go_around(spot) {
+                self.session.points.mark_spot(spot, stop.clone());
+            }
         }
         if self.resume.get() == 0 {
             self.fail(&stop);

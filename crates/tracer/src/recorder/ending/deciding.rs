@@ -130,24 +130,8 @@ impl Decides for Recorder {
             && active.windows(2).all(|pair| pair[1].is_direct || waits(pair[0].id))
             && state.can_leave_around()
     }
-}
 
-impl Recorder {
-    /// Who asks: where an instruction has asked before (`sorted(numbers)`, `n in (1, 2, 3)`) what it asks further is an
-    /// operation's question, and leaves as that one.
-    fn asks_more(&self, asks: Asks) -> Asks {
-        let asked = |state: &State| state.exits.last.as_ref().map(|last| last.instruction);
-        let last = self.state.try_borrow().ok().and_then(|state| asked(&state));
-        let is_same = last == Some(self.tally.counted());
-        if asks == Asks::Program && is_same { Asks::Operation } else { asks }
-    }
-
-    /// Runs C code for the current instruction. What is asked meanwhile leaves the trace before it.
-    pub(in crate::recorder) fn with_way_around<T>(
-        &self,
-        frame: &Frame<'_>,
-        run: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
+    fn with_way_around<T>(&self, frame: &Frame<'_>, run: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.is_within_around() {
             return run();
         }
@@ -171,6 +155,17 @@ impl Recorder {
             });
         }
         result
+    }
+}
+
+impl Recorder {
+    /// Who asks: where an instruction has asked before (`sorted(numbers)`, `n in (1, 2, 3)`) what it asks further is an
+    /// operation's question, and leaves as that one.
+    fn asks_more(&self, asks: Asks) -> Asks {
+        let asked = |state: &State| state.exits.last.as_ref().map(|last| last.instruction);
+        let last = self.state.try_borrow().ok().and_then(|state| asked(&state));
+        let is_same = last == Some(self.tally.counted());
+        if asks == Asks::Program && is_same { Asks::Operation } else { asks }
     }
 
     fn is_within_around(&self) -> bool {
@@ -209,6 +204,17 @@ impl Recorder {
     /// The way out for what an operation may raise, the current instruction's.
     pub(in crate::recorder) fn catch(&self, frame: &Frame<'_>) -> Option<Prepared> {
         self.prepare(frame, Asks::Nobody, |_| Ok(Arg::NONE))
+    }
+
+    /// As [`Recorder::catch`], while C code runs that has a way out: the one before it, if nobody leaves by that so far.
+    pub(in crate::recorder) fn catch_around(&self) -> Option<Prepared> {
+        let mut state = self.state.try_borrow_mut().ok()?;
+        if self.stopped.get() || !state.may_decide(Asks::Nobody) || !state.can_leave_around() {
+            return None;
+        }
+        let around = state.exits.around.as_mut()?;
+        let exit = Some(around.exit.take()?);
+        Some(Prepared { exit, outputs: around.outputs.clone(), asked: Arg::NONE })
     }
 
     /// Makes a way out before the current instruction, which is yet to be executed; `None`: there is none.

@@ -33,7 +33,7 @@ pub(in crate::recorder) fn is_raised_by_c_code(object: Borrowed<'_, '_>) -> bool
 }
 
 /// Whether instances of a class are laid out as `BaseException`'s, apart from a dictionary and slots.
-fn has_plain_layout(class: &Bound<'_, PyType>) -> bool {
+pub(in crate::recorder) fn has_plain_layout(class: &Bound<'_, PyType>) -> bool {
     let py = class.py();
     let size = |class: &Bound<'_, PyAny>| -> Option<usize> {
         class.getattr("__basicsize__").ok()?.extract().ok()

@@ -86,6 +86,9 @@ pub(in crate::recorder) trait Decides {
     /// Whether all that waits for `frame`, whose instruction is untouched, is C code before which there is a way out: what
     /// the frame returns that code alone is given.
     fn is_called_around(&self, frame: &Frame<'_>) -> bool;
+
+    /// Runs C code for the current instruction. What is asked meanwhile leaves the trace before it.
+    fn with_way_around<T>(&self, frame: &Frame<'_>, run: impl FnOnce() -> Result<T>) -> Result<T>;
 }
 
 /// Of `operations`: what the graph is given.

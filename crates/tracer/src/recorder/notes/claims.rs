@@ -1,9 +1,11 @@
 //! What a replay takes at its beginning: locks, random numbers, a device.
 
 use pyo3::prelude::*;
+use stator_cpython::object::Borrowed;
 use stator_graph::NodeId;
 use stator_guards::SourceId;
 
+use super::state::{Origin, State};
 use crate::accelerator::Asked;
 use crate::draws::Draws;
 use crate::resume::point::Spot;
@@ -29,6 +31,18 @@ impl Claims {
     /// Whether the trace holds a lock that it has taken, or is in a block with a device.
     pub fn is_in_block(&self) -> bool {
         self.locks.iter().any(|taken| taken.depth > 0) || !self.devices.is_empty()
+    }
+}
+
+impl State {
+    /// Whether a node has seeded a generator of Python's.
+    pub(in crate::recorder) fn is_seeded(&self, generator: Borrowed<'_, '_>) -> bool {
+        self.claims.seeded.iter().any(|seeded| generator.is(seeded))
+    }
+
+    /// Whether a node has made it: it goes with the call.
+    pub(in crate::recorder) fn is_own_random(&self, generator: Borrowed<'_, '_>) -> bool {
+        matches!(self.origin(generator), Some(Origin::Handle(_))) && self.is_seeded(generator)
     }
 }
 

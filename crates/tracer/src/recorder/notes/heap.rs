@@ -334,9 +334,21 @@ pub fn read_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     held_parts(object)
 }
 
-/// As [`plain_parts`], and what a deque holds.
+/// As [`plain_parts`], and what a deque holds, and an exception was made with.
 fn held_parts<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
+    if let Some(args) = exception_args(object) {
+        return vec![args];
+    }
     container::deque_items(object).unwrap_or_else(|| plain_parts(object))
+}
+
+/// The arguments that an exception has, as C code reads them; `None`: it's none.
+pub fn exception_args<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    if !object.is_instance_of::<PyBaseException>() {
+        return None;
+    }
+    let descriptor = object.py().get_type::<PyBaseException>().getattr("args").ok()?;
+    descriptor.call_method1("__get__", (object,)).ok()
 }
 
 /// What a view of a dictionary shows; `None` if the object is none.

@@ -105,7 +105,7 @@ impl State {
     }
 
     /// As [`State::carry_read`], of a number of which bounds may be known.
-    fn carry_between(
+    pub(in crate::recorder) fn carry_between(
         &mut self,
         own: &Object<'_>,
         node: NodeId,

@@ -10,7 +10,7 @@ use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, ops};
-use stator_graph::{Arg, NodeId, Target};
+use stator_graph::{Arg, NodeId, Target, Value};
 use stator_operators::Numeric;
 use stator_shapes::Rounding;
 
@@ -28,6 +28,9 @@ use crate::recorder::notes::state::{Noted, State};
 
 /// Longer lists aren't carried number by number.
 pub(in crate::recorder) const LONGEST: i64 = 64;
+
+/// Of longer lists of truth values each call has others.
+const MOST_ANSWERS: i64 = 16;
 
 /// `c10::ScalarType::Bool`.
 const BOOL: i32 = 11;
@@ -147,7 +150,10 @@ impl Recorder {
         let dimensions = info.sizes.len();
         let few = info.sizes.iter().try_fold(1i64, |all, size| all.checked_mul(*size));
         let are_few = dimensions > 0 && few.is_some_and(|few| few <= LONGEST);
-        if !is_number || !are_few || !info.is_plain() || !self.may_read(frame) {
+        let are_answers = info.dtype == BOOL
+            && dimensions == 1
+            && few.is_some_and(|few| (1..=MOST_ANSWERS).contains(&few));
+        if !(is_number || are_answers) || !are_few || !info.is_plain() || !self.may_read(frame) {
             return None;
         }
         // How many there are is in the record.
@@ -155,6 +161,9 @@ impl Recorder {
             return None;
         }
         self.fix_sizes(frame, &[tensor], "tolist");
+        if are_answers {
+            return self.decided_list(frame, tensor, few?, native);
+        }
         let list = match native() {
             Ok(list) => list,
             Err(raised) => return Some(Err(self.refused_to_tell(frame, raised))),
@@ -167,6 +176,49 @@ impl Recorder {
             Ok(())
         });
         Some(Ok(carried))
+    }
+
+    /// `t.tolist()` of a few truth values: each is a decision, and all leave by one exit.
+    fn decided_list<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tensor: Borrowed<'_, 'py>,
+        count: i64,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Option<Result<Object<'py>>> {
+        let count = u32::try_from(count).ok()?;
+        let mut native = Some(native);
+        let mut list: Option<Object<'py>> = None;
+        let mut answers: SmallVec<[NodeId; 16]> = SmallVec::new();
+        for index in 0..count {
+            let asked = |state: &mut State| {
+                if answers.is_empty() {
+                    let node = state.asked_of(frame, "tolist", tensor)?;
+                    state.graph.set_value(node, Value::Structure(count));
+                    answers = (0..count).map(|index| state.graph.get_item(node, index)).collect();
+                }
+                Ok(Arg::Node(answers[index as usize]))
+            };
+            let answer = || {
+                if let Some(native) = native.take() {
+                    list = Some(native()?);
+                }
+                let item = list.as_ref().and_then(|list| list.get_item(index).ok());
+                Ok(item.is_some_and(|item| item.is_truthy().unwrap_or(false)))
+            };
+            match self.decided(frame, Asks::Program, asked, answer) {
+                Some(Ok(_)) => {}
+                Some(Err(raised)) => return Some(Err(raised)),
+                None if index == 0 => return None,
+                None => self.stop(frame, Reason::DataRead, "tolist"),
+            }
+        }
+        let list = list?;
+        self.note(frame, |state| {
+            state.set_fresh(list.as_borrowed());
+            Ok(())
+        });
+        Some(Ok(list))
     }
 
     /// Whether numbers can be carried from here on. C code that waits for these frames, or asks itself
@@ -358,7 +410,7 @@ impl Recorder {
         let get = library(frame.py(), "builtins", "getattr").ok()?;
         let name = PyString::intern(frame.py(), what).into_any();
         self.carries(frame, &own, |state| match what {
-            "data_ptr" => state.asked_of(frame, what, tensor),
+            "data_ptr" | "storage_offset" => state.asked_of(frame, what, tensor),
             _ => {
                 let args = [state.graph_arg(tensor)?, state.graph_arg(name.as_borrowed())?];
                 Ok(state.called(frame, get.as_borrowed(), "builtins.getattr".into(), &args))

@@ -30,7 +30,7 @@ use crate::recorder::notes::symbols::{NumberId, Piece, Spelling, Text};
 
 /// How `FORMAT_VALUE` numbers what it begins with.
 const FORMAT: u32 = 0;
-const STR: u32 = 1;
+pub(in crate::recorder) const STR: u32 = 1;
 const REPR: u32 = 2;
 
 /// How deep lists and tuples of what makes a text are looked into.

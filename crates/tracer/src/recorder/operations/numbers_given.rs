@@ -112,7 +112,8 @@ impl Recorder {
             }
             let name = name(at).map(heap::text);
             let is_first = at == 0 && (filled == Filled::First);
-            if is_first {
+            // What it writes into is no number.
+            if is_first || name.as_deref() == Some("out") {
                 continue;
             }
             let is_number = |(place, called): &(usize, &str)| match &name {
@@ -123,7 +124,8 @@ impl Recorder {
             if is_held && is_place && heap::is_number(*arg) {
                 continue;
             }
-            if !is_place || state.kind(*arg) != Kind::Tensor {
+            let has_out = || own.iter().any(|name| heap::text(name.as_borrowed()) == "out");
+            if !is_place || state.kind(*arg) != Kind::Tensor || has_out() {
                 return refuse("a tensor as size argument of");
             }
             let number = dtype_of(*arg).unwrap_or_default();

@@ -19,6 +19,7 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
 use crate::recorder::numbers::dimensions::Consuming;
 use crate::recorder::numbers::tensors::holds_tensor;
+use crate::recorder::numbers::texts::STR;
 use crate::recorder::reads::protocols::is_handed;
 
 /// Special methods of a binary operator: in place (if it is), plain, reflected; and the graph's operator.
@@ -570,6 +571,11 @@ impl Recorder {
         if let Some(text) = self.python_text(frame, value, conversion, None) {
             return text;
         }
+        if conversion == STR
+            && let Some(said) = self.said_by(frame, value)
+        {
+            return self.convert_value(frame, said.as_borrowed(), STR);
+        }
         if conversion != 0
             && let Some(text) = self.carried_format(frame, value, conversion, None)
         {
@@ -589,6 +595,13 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         if let Some(text) = self.python_format(frame, value, conversion, spec) {
             return text;
+        }
+        // Other formats are refused.
+        let is_plain = conversion == 0 && spec.is_none_or(|spec| heap::text(spec).is_empty());
+        if (is_plain || conversion == STR)
+            && let Some(said) = self.said_by(frame, value)
+        {
+            return self.format_value(frame, said.as_borrowed(), STR, spec);
         }
         if let Some(text) = self.carried_format(frame, value, conversion, spec) {
             return text;

@@ -55,15 +55,26 @@ impl Recorder {
             self.stop(frame, Reason::OpaqueCall, stream);
             return None;
         }
+        // An exception says what it was made with.
+        let said: SmallVec<[Option<Object<'py>>; 4]> =
+            args.iter().map(|arg| self.said_by(frame, *arg)).collect();
+        let pairs = args.iter().zip(&said);
+        let args: SmallVec<[Borrowed<'_, 'py>; 4]> = pairs
+            .map(|(arg, said)| said.as_ref().map_or(*arg, |said| said.as_borrowed()))
+            .collect();
         let tensors = args.iter().filter(|arg| self.kind(**arg) == Kind::Tensor);
         if !tensors.into_iter().all(|tensor| self.has_plain_text(frame, *tensor)) {
             return None;
         }
-        let printed = self.note(frame, |state| state.printed(args, names))?;
+        let printed = self.note(frame, |state| state.printed(&args, names))?;
         let has_steps = || self.takes_iterators.get() || self.state.borrow().has_steps();
         let printed =
             printed.filter(|printed| printed.varies || self.session.fullgraph || has_steps())?;
-        let way_out = self.catch(frame)?;
+        let way_out = self.catch(frame).or_else(|| self.catch_around());
+        let Some(way_out) = way_out else {
+            self.wants_way_around.set(!self.is_untouched(frame));
+            return None;
+        };
         let result = {
             let _native = Suspended::new(py);
             let _deferred = Deferred::new(py);

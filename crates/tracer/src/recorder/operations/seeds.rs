@@ -222,17 +222,15 @@ impl State {
         matches!(self.origin(generator), Some(Origin::Handle(_)))
     }
 
-    /// Whether a node has seeded a generator.
-    pub(super) fn is_seeded(&self, generator: Borrowed<'_, '_>) -> bool {
-        self.claims.seeded.iter().any(|seeded| generator.is(seeded))
-    }
-
     /// A generator of Python's that a node is about to seed or to draw from; `None`: none can.
     pub(super) fn take_generator(
         &mut self,
         generator: Borrowed<'_, '_>,
         may_take: bool,
     ) -> Option<Arg> {
+        if self.is_own_random(generator) {
+            return may_take.then(|| self.random_generator(generator));
+        }
         // A replay draws at its beginning what the trace has drawn before; of another generator, it may be this one
         // in another call.
         let drawn = self.claims.draws.as_ref();
@@ -247,6 +245,9 @@ impl State {
 
     /// A node has seeded a generator or drawn from it: from here on its state is what nodes make of it.
     pub(super) fn has_taken(&mut self, generator: Borrowed<'_, '_>, node: NodeId) {
+        if self.is_own_random(generator) {
+            return;
+        }
         if let Some((_, draws)) = &mut self.claims.draws {
             draws.seeded.get_or_insert(node.index());
         }
@@ -255,7 +256,11 @@ impl State {
         }
     }
 
-    fn random_generator(&mut self, generator: Borrowed<'_, '_>) -> Arg {
+    /// A generator of Python's as the graph holds it.
+    pub(super) fn random_generator(&mut self, generator: Borrowed<'_, '_>) -> Arg {
+        if let Some(Origin::Handle(node)) = self.origin(generator) {
+            return Arg::Node(node);
+        }
         Arg::Object(self.graph_object(generator, || "random.Random".into()))
     }
 }

@@ -365,11 +365,11 @@ impl Recorder {
             return found;
         }
         if operation.is_method
-            && &*operation.name == "data_ptr"
+            && matches!(&*operation.name, "data_ptr" | "storage_offset")
             && let ([tensor], None) = (args, names)
-            && let Some(address) = self.told(frame, "data_ptr", *tensor, || call.natively())
+            && let Some(place) = self.told(frame, &operation.name, *tensor, || call.natively())
         {
-            return address;
+            return place;
         }
         if &*operation.name == "tolist"
             && let ([tensor], None) = (args, names)
@@ -418,6 +418,7 @@ impl Recorder {
             self.problem_of(frame, args, problem)
         };
         if let (Some(_), Determined::UnlessTensorBeyond(first)) = (&problem, operation.determined)
+            && argument(args, names, args.len(), "out").is_none()
             && let Some(settled) = self.settled_args(frame, args, first)
         {
             let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
@@ -545,7 +546,12 @@ impl Recorder {
                 Some((Reason::DataRead, operation.name.to_string()))
             }
             Determined::UnlessTensorBeyond(first) => {
-                args.iter().skip(first).any(|arg| holds_tensor(&mut state, *arg)).then(|| {
+                // What it writes into is no size.
+                let out = argument(args, names, args.len(), "out");
+                let sizes =
+                    args.iter().skip(first).filter(|arg| out.is_none_or(|out| !out.is(**arg)));
+                let mut sizes = sizes.into_iter();
+                sizes.any(|arg| holds_tensor(&mut state, *arg)).then(|| {
                     (Reason::DataRead, format!("a tensor as size argument of {}", operation.name))
                 })
             }

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator;
-use stator_cpython::heap::types::compares_by_identity;
+use stator_cpython::heap::types::{self, compares_by_identity};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, ops};
 use stator_evaluator::Role;
@@ -14,7 +14,9 @@ use super::identity::is_nan;
 use super::tensor_items::{index_depends_on_data, slice_problem};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{ArrayValues, Changes, Ends, Looks, Operations, Protocols};
+use crate::recorder::notes::above::{
+    ArrayValues, Changes, Decides, Ends, Looks, Operations, Protocols,
+};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::effects::{CONTENTS, KEYS};
 use crate::recorder::notes::heap;
@@ -184,6 +186,7 @@ impl Recorder {
         if found.is_none()
             && self.origin(owner) != Some(Origin::Fresh)
             && !owner.get_type().is(frame.py().get_type::<pyo3::types::PyDict>())
+            && !(is_plain && types::lookup_named(&owner.get_type(), "__missing__").is_none())
         {
             if let Some(value) = self.missing_item(frame, owner, key) {
                 return value;
@@ -564,10 +567,13 @@ impl Recorder {
         let foreseen = self.check_advanced(frame, iterator);
         let _reading = self.reads_on(frame, &[iterator]);
         let _collecting = self.collecting_from(frame, iterator);
-        let item = if is_plain_iterator(&iterator.get_type()) {
-            ops::next(iterator)?
-        } else {
-            self.with_mode(frame, || ops::next(iterator))?
+        let next = || match is_plain_iterator(&iterator.get_type()) {
+            true => ops::next(iterator),
+            false => self.with_mode(frame, || ops::next(iterator)),
+        };
+        let item = match runs_frames(iterator) && self.goes_around(frame) {
+            true => self.with_way_around(frame, next)?,
+            false => next()?,
         };
         if foreseen.is_some() {
             return Ok(item.and(foreseen));
@@ -576,6 +582,12 @@ impl Recorder {
             self.note(frame, |state| state.register(item.as_borrowed()));
         }
         Ok(item)
+    }
+
+    /// Whether data was found to decide in a generator that the current instruction advances.
+    fn goes_around(&self, frame: &Frame<'_>) -> bool {
+        let is_direct = || self.are_linked(frame).then(|| self.frames_to(frame)).flatten();
+        !self.is_stopped() && self.session.points.goes_around(is_direct)
     }
 
     /// `next(iterator)`: behind the last item the iterator's own `StopIteration` is raised, which may
@@ -622,6 +634,11 @@ impl Recorder {
         self.guard_protocol_of(frame, iterator, &["__next__"]);
         None
     }
+}
+
+/// Whether an iterator may run frames, and only hands on what they give.
+pub(in crate::recorder) fn runs_frames(iterator: Borrowed<'_, '_>) -> bool {
+    ops::is_generator(iterator) || iterator::combines(iterator) && iterator::hands_on(iterator)
 }
 
 /// Whether a tensor has no dimension to take apart.

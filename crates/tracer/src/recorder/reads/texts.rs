@@ -1,8 +1,10 @@
 //! Texts of objects: `repr`, `str`, `format` and f-strings, where they follow from what is guarded.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
+use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 
 use crate::breaks::Reason;
@@ -10,7 +12,7 @@ use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Looks, Texts};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::recorder::numbers::tensors::holds_tensor;
 
 impl Recorder {
@@ -34,6 +36,35 @@ impl Recorder {
         });
         self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
         native()
+    }
+
+    /// What an exception of the trace's own says: its only argument, of which C code makes its text, and which varies from call
+    /// to call.
+    pub(in crate::recorder) fn said_by<'py>(
+        &self,
+        frame: &Frame<'py>,
+        exception: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if self.is_stopped() || !self.has_symbols() {
+            return None;
+        }
+        let args = heap::exception_args(exception)?;
+        let mut said = heap::tuple_items(args.as_borrowed());
+        let (py, ty) = (frame.py(), exception.get_type());
+        let is_from = |class: Bound<'_, PyType>, name: &str| {
+            let own = types::lookup_named(&ty, name);
+            own.is_some_and(|own| class.getattr(name).is_ok_and(|theirs| theirs.is(&own)))
+        };
+        let is_plain = said.len() == 1
+            && self.origin(exception) == Some(Origin::Fresh)
+            && is_from(py.get_type::<PyBaseException>(), "__str__")
+            && is_from(py.get_type::<PyAny>(), "__format__")
+            && self.state.borrow_mut().holds_numbers(args.as_borrowed());
+        if !is_plain {
+            return None;
+        }
+        self.guard_protocol(frame, exception, &["__str__", "__format__"]);
+        said.pop()
     }
 }
 
@@ -98,12 +129,9 @@ impl State {
                 // an address.
                 ["__str__", "__repr__"].iter().any(|name| {
                     let name = PyString::intern(py, name);
-                    stator_cpython::heap::types::lookup(
-                        ty.as_borrowed(),
-                        name.as_any().as_borrowed(),
-                    )
-                    .is_some_and(|found| self.kind(found.as_borrowed()) == Kind::Function)
-                }) || ty.is_subclass_of::<pyo3::exceptions::PyBaseException>().unwrap_or(false)
+                    types::lookup(ty.as_borrowed(), name.as_any().as_borrowed())
+                        .is_some_and(|found| self.kind(found.as_borrowed()) == Kind::Function)
+                }) || ty.is_subclass_of::<PyBaseException>().unwrap_or(false)
             }
             _ => false,
         }
