@@ -181,6 +181,7 @@ MODULES = {
     "_fx.process": {
         *("_fx.aliases", "_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.sent"),
         *("_fx.store", "_fx.tied"),
+        "_background",
         "_kept",
         "errors",
     },

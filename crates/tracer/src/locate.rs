@@ -74,8 +74,10 @@ pub fn source_line(py: Python<'_>, file: &str, line: u32) -> String {
 /// Places that are found once: the nodes of a graph have most of their callers in common.
 pub struct Remembered<'a, 'py> {
     places: Places<'a, 'py>,
-    found: RefCell<FxHashMap<(u32, u32), Option<Rc<Location>>>>,
+    found: RefCell<FxHashMap<(u32, u32), Found>>,
 }
+
+type Found = Option<Rc<Location>>;
 
 impl<'a, 'py> Remembered<'a, 'py> {
     /// None is found yet.
