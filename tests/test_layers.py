@@ -249,11 +249,25 @@ MODULES = {
     "_program_tracing.each_draws": {"_program_tracing.table"},
     "_program_tracing.batching": {
         *("_program_tracing.casting", "_program_tracing.each_draws", "_program_tracing.unrolled"),
-        *("_program_tracing.padding", "_program_tracing.padding_order"),
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+        "_program_tracing.padding_rules",
     },
     "_program_tracing.unrolled": set(),
-    "_program_tracing.padding": set(),
-    "_program_tracing.padding_order": {"_program_tracing.padding"},
+    "_program_tracing.padding": {"_program_tracing.padding_numbers"},
+    "_program_tracing.padding_numbers": set(),
+    "_program_tracing.padding_order": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_layers": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_shapes": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_rules": {
+        *("_program_tracing.padding", "_program_tracing.padding_layers"),
+        *("_program_tracing.padding_order", "_program_tracing.padding_shapes"),
+    },
     "_program_tracing.known": set(),
     "_program_tracing.arrays": {
         *("_program_tracing", "_program_tracing.checked", "_program_tracing.indexing"),
