@@ -27,7 +27,7 @@ from stator._program_tracing.batching import (
 )
 from stator._program_tracing.casting import SWITCHES, without_autocast
 from stator._program_tracing.flattening import flattened
-from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share
+from stator._program_tracing.padding_numbers import NotPaddedError, Share
 from stator._program_tracing.table import is_quiet, resolve
 from stator._program_tracing.tracing import Tracing
 from stator._suggest import describe
@@ -241,7 +241,7 @@ class TensorProgram(_stator.Runs):
             results = self._linked.run(tensors)
             return [
                 result
-                if isinstance(result, (torch.Tensor, Number, Share))
+                if isinstance(result, (torch.Tensor, Share))
                 else torch.tensor(result, dtype=getattr(torch, dtype))
                 for result, (dtype, _) in zip(results, self._native.outputs, strict=True)
             ]

@@ -19,7 +19,7 @@ from stator._program_tracing.casting import without_autocast
 from stator._program_tracing.each_draws import MOST, drawn, is_drawing
 from stator._program_tracing.padding import tensors_in
 from stator._program_tracing.padding_numbers import LINKED as NUMBERS
-from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share
+from stator._program_tracing.padding_numbers import NotPaddedError, Share
 from stator._program_tracing.padding_rules import Padding
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
@@ -76,9 +76,7 @@ def run_together(
             found = run(tuple(tensors))
         if any(padding.dim(result) is not None for result in found):
             raise NotPaddedError("clients of different sizes: it gives rows")
-        outputs = [
-            result.own if isinstance(result, (Number, Share)) else result for result in found
-        ]
+        outputs = [result.own if isinstance(result, Share) else result for result in found]
         if padding.conditions:
             nonlocal is_conditional
             is_conditional = True

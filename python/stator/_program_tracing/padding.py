@@ -17,7 +17,13 @@ import torch
 from torch.overrides import resolve_name
 from torch.utils.weak import WeakIdKeyDictionary
 
-from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share, of_rows
+from stator._program_tracing.padding_numbers import (
+    NotPaddedError,
+    Number,
+    Share,
+    is_more_than_rows,
+    of_rows,
+)
 
 __all__ = ["Padding", "padded", "tensors_in"]
 
@@ -72,7 +78,7 @@ class Padding:
         self._whole = _Length(own, rows)
         self._lengths: dict[Any, _Length] = {own.key: self._whole}
         self._dims: Any = WeakIdKeyDictionary()
-        # That of all tensors and numbers that an operation is given.
+        # That of all tensors that an operation is given.
         self._current: _Length | None = self._whole
         for tensor in inputs:
             self.mark(tensor, 0)
@@ -97,6 +103,8 @@ class Padding:
         """As many rows as a number says."""
         found = self._lengths.get(number.key)
         if found is None:
+            if is_more_than_rows(number):
+                raise NotPaddedError("clients of different sizes: more rows than clients have")
             found = self._lengths[number.key] = _Length(number, self.rows)
             self.holds((number.own >= 0) & (number.own <= self.rows))
         return found
@@ -128,9 +136,7 @@ class Padding:
         dim = self.dim(tensor)
         if dim is None:
             return tensor
-        return torch.where(
-            self.mask(tensor), tensor, torch.full((), otherwise, dtype=tensor.dtype)
-        )
+        return torch.where(self.mask(tensor), tensor, torch.full((), otherwise, dtype=tensor.dtype))
 
     def mask(self, tensor: Any) -> Any:
         """Which rows of a tensor are a client's own, beside the tensor."""
@@ -156,7 +162,7 @@ class Padding:
             yield from self._met(tuple(value.values()))
         elif isinstance(value, slice):
             yield from self._met((value.start, value.stop, value.step))
-        elif isinstance(value, (Number, Share)) or self.dim(value) is not None:
+        elif isinstance(value, Share) or self.dim(value) is not None:
             yield value
 
     def called(
@@ -171,9 +177,6 @@ class Padding:
         if rule is None or kwargs.get("out") is not None:
             raise NotPaddedError(f"clients of different sizes: there is no rule for {name}")
         lengths = {id(self._dims[each][1]): self._dims[each][1] for each in met if is_tensor(each)}
-        if not lengths:
-            numbers = {each.key: each for each in met if isinstance(each, Number)}
-            lengths = {0: self.length(each) for each in numbers.values() if len(numbers) == 1}
         if len(lengths) > 1 and name not in _OF_SEVERAL:
             raise NotPaddedError("clients of different sizes: rows beside fewer rows")
         self._current = next(iter(lengths.values())) if len(lengths) == 1 else None
@@ -250,7 +253,23 @@ def without_rows(padding: Padding, *values: Any) -> None:
     *("int", "bool", "to", "type", "type_as", "detach", "clone", "contiguous", "masked_fill"),
     *("xlogy", "hypot", "logit", "positive", "requires_grad_", "zeros_like", "ones_like"),
     *("full_like", "conj", "conj_physical", "resolve_conj", "resolve_neg", "real", "isclose"),
-    *("asinh", "acosh", "atanh", "sinc", "erfc", "erfinv", "lgamma", "digamma", "signbit", "frac"),
+    *("absolute", "negative", "multiply", "subtract", "divide", "less", "less_equal", "greater"),
+    *("greater_equal", "not_equal", "fix", "arcsin", "arccos", "arctan", "arctan2", "arcsinh"),
+    *("arccosh", "arctanh", "nextafter", "copysign", "logaddexp", "logaddexp2", "heaviside"),
+    *("bitwise_left_shift", "bitwise_right_shift", "lshift", "rshift", "gcd", "lcm", "deg2rad"),
+    *(
+        "rad2deg",
+        "asinh",
+        "acosh",
+        "atanh",
+        "sinc",
+        "erfc",
+        "erfinv",
+        "lgamma",
+        "digamma",
+        "signbit",
+        "frac",
+    ),
     # Where a program draws nothing, these do nothing.
     *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"),
 )
@@ -267,9 +286,12 @@ def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
     # Beside a condition a number has the element type of what it may stand for.
     typed = given[1:] if call.name == "where" else given
     kind = typed[0].dtype if len(typed) == 1 else None
+    if call.name == "where" and not typed:
+        is_float = any(isinstance(value, float) and not isinstance(value, Number) for value in args)
+        kind = torch.get_default_dtype() if is_float else torch.int64
 
     def counted(value: Any) -> Any:
-        if not isinstance(value, (Number, Share)):
+        if not isinstance(value, Share):
             return value
         is_whole = kind in (torch.int32, torch.int64) and isinstance(value, Number)
         if kind is None or not (kind.is_floating_point or (is_whole and "pow" not in call.name)):
@@ -330,6 +352,7 @@ def along(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **kw
         raise NotPaddedError("clients of different sizes: something is done along rows")
     return padding.mark(call(input, dim, *args, **kwargs), rows)
 
+
 # Rows that become one.
 
 
@@ -347,9 +370,7 @@ def reduced(padding: Padding, found: Any, input: Any, dims: list[int], keepdim: 
     return padding.mark(found, rows if keepdim else rows - sum(dim < rows for dim in dims))
 
 
-def _reduction(
-    fill: Callable[[torch.dtype], Any], *names: str, is_of_some: bool = False
-) -> None:
+def _reduction(fill: Callable[[torch.dtype], Any], *names: str, is_of_some: bool = False) -> None:
     """`is_of_some`: over nothing PyTorch raises."""
 
     def rule(
@@ -437,11 +458,11 @@ def _variance(
     if padding.dim(input) not in dims:
         found = input.var(dims, correction=correction, keepdim=keepdim)
         return reduced(padding, found, input, dims, keepdim)
-    many = many(padding, input, dims)
-    off = padding.only(input, 0) - total(padding, input, dims, True) / many
+    count = many(padding, input, dims)
+    off = padding.only(input, 0) - total(padding, input, dims, True) / count
     padding.mark(off, padding.dim(input) or 0)
     off = padding.only(off, 0)
-    return (off * off).sum(dims, keepdim=keepdim) / (many - correction).clamp(min=0)
+    return (off * off).sum(dims, keepdim=keepdim) / (count - correction).clamp(min=0)
 
 
 @rule_for("var", "std")
@@ -483,6 +504,7 @@ def _extreme(
     for part in found:
         reduced(padding, part, input, dims, keepdim)
     return found
+
 
 # Gradients.
 

@@ -86,7 +86,9 @@ _OPERANDS = re.compile(r"([a-zA-Z]+(?:,[a-zA-Z]+)*)(?:->([a-zA-Z]*))?")
 
 @rule_for("einsum")
 def _einsum(padding: Padding, call: Any, /, equation: Any, *operands: Any) -> Any:
-    given = operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
+    given = (
+        operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
+    )
     written = isinstance(equation, str) and _OPERANDS.fullmatch(equation.replace(" ", ""))
     if not written:
         raise NotPaddedError("clients of different sizes: a product in another form")
@@ -255,7 +257,6 @@ def _batch_norm(
     if bias is not None:
         found = found + bias.reshape(sizes)
     return padding.mark(found, 0)
-
 
 
 # Attention within each row.

@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
-__all__ = ["LINKED", "NotPaddedError", "Number", "Share", "of_rows"]
+__all__ = ["LINKED", "NotPaddedError", "Number", "Share", "is_more_than_rows", "of_rows"]
 
 
 class NotPaddedError(Exception):
     """Clients with other numbers of rows can't run together; the text says why."""
 
 
-class Number(int):
-    """An integer that is each client's own. Its value is that of the padded rows."""
+class Share(float):
+    """A number that is each client's own. Its value is that of the padded rows."""
 
     own: Any
     """A tensor with the client's."""
@@ -32,15 +32,16 @@ class Number(int):
     conditions: list[Any]
     """Of the run: what has to hold for each client."""
 
-    __hash__ = int.__hash__
+    __hash__ = float.__hash__
 
 
-class Share(float):
-    """The same of a float."""
+class Number(Share):
+    """The same of an integer. It is a float, because otherwise `0.5 * number` wouldn't ask it."""
 
-    own: Any
-    key: Hashable
-    conditions: list[Any]
+    plain: int
+
+    def __index__(self) -> int:
+        return self.plain
 
     __hash__ = float.__hash__
 
@@ -50,9 +51,15 @@ def of_rows(count: torch.Tensor, rows: int, conditions: list[Any]) -> Number:
     return _integer(rows, count, ("rows", 1, 0), conditions)
 
 
+def is_more_than_rows(number: Number) -> bool:
+    """Whether it is more than there are rows, for all clients."""
+    found = _linear(number)
+    return found is not None and found[0] >= 1 and found > (1, 0)
+
+
 def _integer(value: int, own: Any, key: Hashable, conditions: list[Any]) -> Number:
     found = Number(value)
-    found.own, found.key, found.conditions = own, key, conditions
+    found.plain, found.own, found.key, found.conditions = value, own, key, conditions
     return found
 
 
@@ -65,16 +72,16 @@ def _fraction(value: float, own: Any, key: Hashable, conditions: list[Any]) -> S
 def _value(number: Any) -> Any:
     """The plain number."""
     if isinstance(number, Number):
-        return int.__index__(number)
+        return number.plain
     return float.__pos__(number) if isinstance(number, Share) else number
 
 
 def _own(number: Any) -> Any:
-    return number.own if isinstance(number, (Number, Share)) else number
+    return number.own if isinstance(number, Share) else number
 
 
 def _key(number: Any) -> Hashable:
-    return number.key if isinstance(number, (Number, Share)) else number
+    return number.key if isinstance(number, Share) else number
 
 
 def _linear(number: Any) -> tuple[int, int] | None:
@@ -106,9 +113,9 @@ _DIVIDING = frozenset({"truediv", "floordiv", "mod"})
 def _computed(name: str, left: Any, right: Any) -> Any:
     """What an operator gives of two numbers, of which at least one is each client's own."""
     for each in (left, right):
-        if not isinstance(each, (Number, Share)) and type(each) not in _PLAIN:
+        if not isinstance(each, Share) and type(each) not in _PLAIN:
             return NotImplemented
-    conditions = (left if isinstance(left, (Number, Share)) else right).conditions
+    conditions = (left if isinstance(left, Share) else right).conditions
     operate = getattr(operator, name)
     value = operate(_value(left), _value(right))
     linear = _sum(name, left, right)
@@ -147,18 +154,17 @@ def _refuse(*_: Any) -> Any:
     raise NotPaddedError("it computes with the number of rows")
 
 
-for _kind in (Number, Share):
-    for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
-        _forward, _backward = _operator(_name)
-        setattr(_kind, f"__{_name}__", _forward)
-        setattr(_kind, f"__r{_name}__", _backward)
-    for _name in (
-        *("divmod", "pow", "rpow", "rdivmod", "lt", "le", "gt", "ge", "eq", "ne", "bool"),
-        *("lshift", "rshift", "rlshift", "rrshift", "and", "or", "xor", "rand", "ror", "rxor"),
-        *("abs", "invert", "int", "float", "round", "trunc", "floor", "ceil", "pos"),
-    ):
-        setattr(_kind, f"__{_name}__", _refuse)
-    setattr(_kind, "__neg__", lambda self: _computed("mul", self, -1))  # noqa: B010
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
+    _forward, _backward = _operator(_name)
+    setattr(Share, f"__{_name}__", _forward)
+    setattr(Share, f"__r{_name}__", _backward)
+for _name in (
+    *("divmod", "pow", "rpow", "rdivmod", "lt", "le", "gt", "ge", "eq", "ne", "bool"),
+    *("lshift", "rshift", "rlshift", "rrshift", "and", "or", "xor", "rand", "ror", "rxor"),
+    *("abs", "invert", "int", "float", "round", "trunc", "floor", "ceil", "pos"),
+):
+    setattr(Share, f"__{_name}__", _refuse)
+setattr(Share, "__neg__", lambda self: _computed("mul", self, -1))  # noqa: B010
 
 
 # What programs name that gives numbers.
@@ -169,12 +175,12 @@ def _whole(name: str, to: Callable[[Any], Any]) -> Callable[..., Any]:
     plain = getattr(builtins, name, None) or getattr(math, name)
 
     def whole(number: Any, *rest: Any) -> Any:
-        if isinstance(number, Number) and not rest:
-            return number
         if not isinstance(number, Share):
             return plain(number, *rest)
         if rest:
             _refuse()
+        if isinstance(number, Number):
+            return number
         own = to(number.own).to(torch.int64)
         return _integer(plain(_value(number)), own, (name, number.key), number.conditions)
 
@@ -189,9 +195,9 @@ def _float(number: Any) -> Any:
 
 
 def _root(number: Any) -> Any:
-    if not isinstance(number, (Number, Share)):
+    if not isinstance(number, Share):
         return math.sqrt(number)
-    given = number if isinstance(number, Share) else _float(number)
+    given = _float(number)
     given.conditions.append(given.own >= 0)
     own = torch.sqrt(given.own.clamp(min=0))
     return _fraction(math.sqrt(_value(given)), own, ("sqrt", given.key), given.conditions)
@@ -201,11 +207,12 @@ def _outermost(name: str, plain: Callable[..., Any], to: Callable[..., Any]) -> 
     """`min` and `max` of two numbers."""
 
     def outermost(*numbers: Any) -> Any:
-        known = [each for each in numbers if isinstance(each, (Number, Share))]
+        known = [each for each in numbers if isinstance(each, Share)]
         if not known:
             return plain(*numbers)
-        is_whole = all(isinstance(each, (int, Number)) for each in numbers)
-        if len(numbers) != 2 or not (is_whole or all(isinstance(e, float) for e in numbers)):
+        kinds = {isinstance(each, (int, Number)) for each in numbers}
+        is_whole = kinds == {True}
+        if len(numbers) != 2 or len(kinds) > 1:
             # Which type it gives each client would have its own.
             _refuse()
         conditions = known[0].conditions
@@ -225,7 +232,7 @@ def _refused(name: str) -> Callable[..., Any]:
     plain = getattr(builtins, name, None) or getattr(math, name)
 
     def refused(*numbers: Any) -> Any:
-        if any(isinstance(each, (Number, Share)) for each in numbers):
+        if any(isinstance(each, Share) for each in numbers):
             _refuse()
         return plain(*numbers)
 

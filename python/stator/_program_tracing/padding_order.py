@@ -15,7 +15,6 @@ import torch
 from stator._program_tracing.padding import (
     Padding,
     along,
-    apart,
     dims_of,
     greatest,
     least,
@@ -28,7 +27,18 @@ from stator._program_tracing.padding_numbers import NotPaddedError
 
 __all__ = ["Padding"]
 
-apart("cdist", behind=1)
+
+@rule_for("cdist")
+def _distances(
+    padding: Padding, call: Any, /, left: Any, right: Any, *args: Any, **how: Any
+) -> Any:
+    """Of rows from something else."""
+    without_rows(padding, args, how)
+    a, b = padding.dim(left), padding.dim(right)
+    if (a, b) not in ((left.dim() - 2, None), (None, right.dim() - 2)):
+        raise NotPaddedError("clients of different sizes: distances of rows from rows")
+    found = call(left, right, *args, **how)
+    return padding.mark(found, found.dim() - (2 if b is None else 1))
 
 
 # Places.

@@ -13,6 +13,8 @@ import torch
 
 from stator._program_tracing.padding import (
     Padding,
+    greatest,
+    least,
     positive,
     rule_for,
     without_rows,
@@ -80,7 +82,7 @@ def _of_size(
     sizes = [padding.rows if isinstance(each, Number) else each for each in size]
     fill = how.pop("fill_value", rest[0] if rest else None)
     without_rows(padding, how, rest[1:])
-    if isinstance(fill, (Number, Share)) and "full" in call.name:
+    if isinstance(fill, Share) and "full" in call.name:
         usual = torch.int64 if isinstance(fill, Number) else torch.get_default_dtype()
         kind = how.pop("dtype", None) or usual
         without_rows(padding, how)
@@ -95,7 +97,7 @@ def _of_size(
 
 @rule_for("tensor", "as_tensor", "scalar_tensor")
 def _number(padding: Padding, call: Any, /, data: Any, dtype: Any = None, **how: Any) -> Any:
-    if how or not isinstance(data, (Number, Share)):
+    if how or not isinstance(data, Share):
         raise NotPaddedError("clients of different sizes: numbers in another form")
     # `scalar_tensor` has the default element type.
     is_whole = isinstance(data, Number) and call.name != "scalar_tensor"
@@ -213,7 +215,8 @@ def _expand(padding: Padding, call: Any, /, input: Any, *sizes: Any) -> Any:
     if len(at) != 1:
         raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
     known = [padding.rows if isinstance(size, Number) else size for size in shape]
-    return padding.mark(call(input, known), at[0])
+    size = shape[at[0]]
+    return padding.mark(call(input, known), at[0], size if isinstance(size, Number) else None)
 
 
 @rule_for("expand_as")
@@ -447,7 +450,8 @@ def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: lis
 
 
 def _is_whole(key: Any) -> bool:
-    return isinstance(key, slice) and (key.start, key.stop, key.step) == (None, None, None)
+    bounds = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
+    return all(bound is None for bound in bounds) and isinstance(key, slice)
 
 
 @rule_for("select")
@@ -495,7 +499,9 @@ def _gather(padding: Padding, call: Any, /, input: Any, dim: int, index: Any, **
         dim, index = index, dim
     without_rows(padding, how)
     rows, own, at = padding.dim(input), padding.dim(index), positive(dim, input)
-    beside = [(a, b) for d, (a, b) in enumerate(zip(input.shape, index.shape, strict=False)) if d != at]
+    beside = [
+        (a, b) for d, (a, b) in enumerate(zip(input.shape, index.shape, strict=False)) if d != at
+    ]
     if input.dim() != index.dim() or (call.name != "gather" and any(a != b for a, b in beside)):
         raise NotPaddedError(_TAKEN)
     if rows == at:
@@ -504,7 +510,7 @@ def _gather(padding: Padding, call: Any, /, input: Any, dim: int, index: Any, **
         padding.holds((places >= 0) & (places < number.own))
         found = torch.gather(input, at, places)
         return found if own is None else padding.mark(found, own, padding.number(index))
-    if rows != own:
+    if rows is None or rows != own:
         raise NotPaddedError("clients of different sizes: rows beside something else")
     return padding.mark(torch.gather(input, at, index), rows)
 
@@ -570,3 +576,45 @@ def _added(
     # No row of the padding is one that isn't there.
     places = padding.only(index, 0)
     return call(input, dim, places, padding.only(source, 0), **how)
+
+
+@rule_for("index_put", "index_put_")
+def _put(
+    padding: Padding, call: Any, /, input: Any, indices: Any, values: Any, accumulate: Any = False
+) -> Any:
+    """What is added at places."""
+    without_rows(padding, input, accumulate)
+    are_rows = all(padding.dim(index) == 0 and index.dim() == 1 for index in indices)
+    beside = input.dim() - len(indices)
+    is_known = values.dim() <= beside if padding.dim(values) is None else padding.dim(values) == 0
+    if not accumulate or not are_rows or not is_known:
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    mask = padding.mask(indices[0]).reshape([-1, *[1] * beside])
+    added = torch.where(mask, values, torch.zeros((), dtype=values.dtype))
+    return call(input, tuple(padding.only(index, 0) for index in indices), added, True)
+
+
+@rule_for("scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_")
+def _put_together(
+    padding: Padding,
+    call: Any,
+    /,
+    input: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    *args: Any,
+    **how: Any,
+) -> Any:
+    """The greatest, or such, of what is at places."""
+    without_rows(padding, input, args, how)
+    name = args[0] if args else how.get("reduce")
+    neutral = {"sum": 0, "prod": 1, "amax": least(source.dtype), "amin": greatest(source.dtype)}
+    rows = padding.dim(source)
+    is_known = rows is not None and padding.dim(index) == (0 if index.dim() == 1 else rows)
+    if not is_known or name not in neutral or (index.dim() == 1 and rows != positive(dim, input)):
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    if how.get("include_self", args[1] if len(args) > 1 else True) is not True:
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    given = padding.only(source, neutral[name])
+    return call(input, dim, padding.only(index, 0), given, *args, **how)
