@@ -516,10 +516,10 @@ LACKING = {
     "the seventh": lambda w, r: r["x"][6] * w,
     "the last seven": lambda w, r: r["x"][-7:].sum(0) * w,
     "the first seven": lambda w, r: r["x"][:7].sum(0) * w,
-    "behind the seventh": lambda w, r: r["x"][7:].sum(0) * w,
+    "behind the sixth": lambda w, r: r["x"][6:].sum(0) * w,
     "by places": lambda w, r: r["x"][torch.tensor([6, 0])].sum(0) * w,
     "the greatest behind": lambda w, r: r["y"][6:].amax() * w,
-    "but for seven": lambda w, r: r["y"][: len(r["y"]) - 7].sum() * w,
+    "but for six": lambda w, r: r["y"][: len(r["y"]) - 6].sum() * w,
 }
 
 
@@ -540,6 +540,25 @@ def test_clients_that_lack_rows_fail_or_give_what_they_do_alone(
                     assert "at client 2" in error.__notes__
                     told.append(type(error).__name__)
     assert len(set(told)) == 1
+
+
+@pytest.mark.parametrize("name", ["all but the first", "all but the last", "half of the rows"])
+def test_what_is_not_finite_in_a_row_that_is_not_taken_stays_there(name: str) -> None:
+    taken = {
+        "all but the first": lambda w, r: ((r["x"] @ w)[1:] * r["y"][1:]).sum(),
+        "all but the last": lambda w, r: ((r["x"][:-1] @ w) * r["y"][:-1]).sum(),
+        "half of the rows": lambda w, r: (r["x"][(len(r["x"]) + 1) // 2 :] * w).square().sum(),
+    }
+    rows = clients([5, 7, 6, 8])
+    for of in rows[:3]:
+        of["x"][0 if name != "all but the last" else -1] = np.nan
+    comp = mapped(gradient(taken[name]), fl.federated_collect)
+    found = []
+    for exact in (False, True):
+        with fl.framework.get_context_stack().install(LocalContext(exact=exact)):
+            found.append(comp(np.ones(3, np.float32), rows))
+    same(*found)
+    assert all(np.isfinite(value) for _, value in found[0])
 
 
 def rows_that_lack() -> list[Any]:

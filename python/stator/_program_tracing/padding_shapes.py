@@ -1,7 +1,8 @@
 """Rules for padded rows (`padding.py`): sizes, shapes, and which rows are taken.
 
 What takes some rows gives a tensor with as many padded rows again, of which a client's own are the
-first ones: so a slice that ends sooner has more padding, and one that begins later is moved up.
+first ones: so a slice that ends sooner has more padding, and one that begins later is moved up. Its
+padding is one of the rows that were taken, because others may not be finite.
 """
 
 from __future__ import annotations
@@ -115,7 +116,10 @@ def _arange(padding: Padding, call: Any, /, *args: Any, **how: Any) -> Any:
     number = end - start
     if not isinstance(number, Number):
         raise NotPaddedError("clients of different sizes: numbers in another form")
-    return padding.mark(call(start, start + padding.rows, **how), 0, number)
+    found = call(start, start + padding.rows, **how)
+    # Its padding is as its beginning: these may be places of rows.
+    found = torch.where(torch.arange(padding.rows) < number.own, found, found[:1])
+    return padding.mark(found, 0, number)
 
 
 # Shapes.
@@ -310,11 +314,11 @@ def _from(padding: Padding, tensor: Any, first: Any, number: Any) -> Any:
     if type(number) is int:
         places = torch.arange(number) + first
         return _taken(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
-    if not is_moved:
-        # A tensor of its own, which has more padding.
-        return padding.mark(tensor.narrow(dim, 0, padding.rows), dim, number)
-    places = (torch.arange(padding.rows) + first).clamp(max=padding.rows - 1)
-    return padding.mark(_taken(tensor, dim, places), dim, number)
+    # Its padding is its own first row: others may not be as finite.
+    padding.holds(number.own > 0)
+    places = torch.arange(padding.rows)
+    places = torch.where(places < number.own, places, 0) + first
+    return padding.mark(_taken(tensor, dim, places.clamp(max=padding.rows - 1)), dim, number)
 
 
 def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
