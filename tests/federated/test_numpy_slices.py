@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-
 import stator.federated as fl
 from stator.errors import ProgramError
+
+torch = pytest.importorskip("torch")
 
 CASES: dict[str, Callable[[Any, Any], Any]] = {
     "up to a number": lambda x, n: np.sum(x[:n], axis=0),
