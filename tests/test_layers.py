@@ -250,11 +250,25 @@ MODULES = {
     "_program_tracing.each_draws": {"_program_tracing.table"},
     "_program_tracing.batching": {
         *("_program_tracing.casting", "_program_tracing.each_draws", "_program_tracing.unrolled"),
-        *("_program_tracing.padding", "_program_tracing.padding_order"),
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+        "_program_tracing.padding_rules",
     },
     "_program_tracing.unrolled": set(),
-    "_program_tracing.padding": set(),
-    "_program_tracing.padding_order": {"_program_tracing.padding"},
+    "_program_tracing.padding": {"_program_tracing.padding_numbers"},
+    "_program_tracing.padding_numbers": set(),
+    "_program_tracing.padding_order": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_layers": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_shapes": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_rules": {
+        *("_program_tracing.padding", "_program_tracing.padding_layers"),
+        *("_program_tracing.padding_order", "_program_tracing.padding_shapes"),
+    },
     "_program_tracing.known": set(),
     "_program_tracing.arrays": {
         *("_program_tracing", "_program_tracing.checked", "_program_tracing.indexing"),
@@ -281,6 +295,7 @@ MODULES = {
         "_program_tracing.numpy_shapes",
     },
     "_program_tracing.numpy_random": {"_program_tracing.arrays"},
+    "_program_tracing.numpy_scalars": set(),
     "_program_tracing.autograd": {"_program_tracing.custom_gradients"},
     "_program_tracing.cumulative": set(),
     "_program_tracing.custom_gradients": set(),
@@ -307,13 +322,14 @@ MODULES = {
         *("_program_tracing.decomposed", "_program_tracing.grouping"),
         *("_program_tracing.indexing", "_program_tracing.numpy_random"),
         *("_program_tracing.numpy_choices", "_program_tracing.numpy_ufuncs"),
+        "_program_tracing.numpy_scalars",
         *("_program_tracing.packed", "_program_tracing.recurrent", "_program_tracing.stepping"),
         *("_program_tracing.table", "_program_tracing.transforms"),
         *("_suggest", "errors"),
     },
     "programs": {
         *("_program_tracing.batching", "_program_tracing.casting", "_program_tracing.flattening"),
-        *("_program_tracing", "_program_tracing.padding", "_program_tracing.table"),
+        *("_program_tracing", "_program_tracing.padding_numbers", "_program_tracing.table"),
         *("_program_tracing.tracing", "_suggest", "errors"),
     },
     "_export": {"_exporting.programs"},
@@ -324,7 +340,8 @@ MODULES = {
     "_exporting.programs": {"_collection", "_exporting.recording", "_suggest", "errors"},
     "_local_computations": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.tracing"),
-        *("_array_code", "_program_tracing.padding", "_suggest", "programs"),
+        *("_array_code", "_program_tracing.batching", "_program_tracing.padding"),
+        *("_program_tracing.padding_numbers", "_suggest", "programs"),
     },
     "_array_code": {"_program_tracing.arrays", "errors", "programs"},
 }

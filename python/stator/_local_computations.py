@@ -17,7 +17,9 @@ import torch
 
 from stator import _array_code
 from stator._program_tracing import arrays
-from stator._program_tracing.padding import NotPaddedError, padded
+from stator._program_tracing.batching import TooFewRowsError
+from stator._program_tracing.padding import padded
+from stator._program_tracing.padding_numbers import NotPaddedError
 from stator._program_tracing.tracing import Tracing, rebuilt, take_apart
 from stator._stator import federated as _federated
 from stator._suggest import describe
@@ -149,6 +151,8 @@ class _Runner:
         # that they give what each gives alone.
         self.pads = True
         self._is_right_padded = False
+        # How often some lacked rows that others have.
+        self._lacks = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors = [_tensor(leaf) for leaf in _leaves((args, kwargs))]
@@ -175,7 +179,7 @@ class _Runner:
             apart=program._run,
             check=program._checked,
             varies=[None in sizes for sizes in inputs],
-            has_rows=program._counts_of_rows is not None
+            has_rows=program._may_be_padded
             and all(
                 (None in sizes) == (None in spec.shape)
                 for sizes, spec in zip(inputs, program.inputs, strict=True)
@@ -252,6 +256,11 @@ class _Runner:
                     if not _are_close([output[client] for output in made], alone):
                         raise NotPaddedError("at once they give something else")
                 self._is_right_padded = True
+        except TooFewRowsError as error:
+            self._lacks += 1
+            self.pads = self._lacks < _ATTEMPTS
+            _LOG.info("%r runs once for clients with as many rows alone: %s", self._program, error)
+            return None
         except Exception as error:
             self.pads = False
             _LOG.info(

@@ -19,10 +19,15 @@ import torch
 
 from stator import _stator
 from stator._program_tracing import TensorSpec
-from stator._program_tracing.batching import LINKED, NotBatchableError, run_together
+from stator._program_tracing.batching import (
+    LINKED,
+    NotBatchableError,
+    TooFewRowsError,
+    run_together,
+)
 from stator._program_tracing.casting import SWITCHES, without_autocast
 from stator._program_tracing.flattening import flattened
-from stator._program_tracing.padding import NotPaddedError, Rows, counted
+from stator._program_tracing.padding_numbers import NotPaddedError, Share
 from stator._program_tracing.table import is_quiet, resolve
 from stator._program_tracing.tracing import Tracing
 from stator._suggest import describe
@@ -66,12 +71,12 @@ class TensorProgram(_stator.Runs):
         "__weakref__",
         "_constants",
         "_copies",
-        "_counted",
         "_linked",
         "_names",
         "_native",
         "_origin",
         "_owns",
+        "_pads",
         "_types",
     )
 
@@ -97,8 +102,8 @@ class TensorProgram(_stator.Runs):
         # Whether each client has what it makes for itself, where it runs for many at once; `None`
         # before the first time.
         self._owns: bool | None = None
-        # Which results are the number of rows, once that was asked.
-        self._counted: tuple[set[int] | None] | None = None
+        # Whether clients with other numbers of rows may run together, once that was asked.
+        self._pads: bool | None = None
 
     trace = staticmethod(_stator._trace_program)
     """`TensorProgram.trace(fn, specs=(), kwargs=None)`: the program of a function.
@@ -167,16 +172,15 @@ class TensorProgram(_stator.Runs):
         return is_quiet(self._native.text, self._native.names())
 
     @property
-    def _counts_of_rows(self) -> set[int] | None:
-        """Which results are the number of rows of inputs that vary. `None`: clients with different
-        numbers can't run together."""
-        if self._counted is None:
+    def _may_be_padded(self) -> bool:
+        """Whether clients with different numbers of rows may run together, as far as its types and
+        its randomness tell."""
+        if self._pads is None:
             varying = [spec.shape for spec in self._types if None in spec.shape]
             is_first = all(shape[0] is None and None not in shape[1:] for shape in varying)
             gives_rows = any(None in sizes for _, sizes in self._native.outputs)
-            is_so = varying and is_first and not gives_rows and self._is_pure
-            self._counted = (counted(self._native.text) if is_so else None,)
-        return self._counted[0]
+            self._pads = bool(varying) and is_first and not gives_rows and self._is_pure
+        return self._pads
 
     @property
     def _switches(self) -> bool:
@@ -226,25 +230,21 @@ class TensorProgram(_stator.Runs):
 
         Raises where it can't be run for all at once, and where it fails for one of them.
         """
+        if lengths is not None:
+            if not self._may_be_padded:
+                raise NotPaddedError("clients of different sizes: its types don't allow it")
+            self._check_sizes(columns, lengths)
         self._checked(tuple(column[0] for column in columns))
-        counts = set() if lengths is None else self._counts_of_rows
-        if counts is None:
-            raise NotPaddedError("it computes with the number of rows")
 
         def run(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
             # Numbers come of sizes, which all of these clients have in common, or of their rows.
             results = self._linked.run(tensors)
-            made: list[Any] = []
-            for at, (result, (dtype, _)) in enumerate(
-                zip(results, self._native.outputs, strict=True)
-            ):
-                if at in counts:
-                    made.append(Rows(int(result)))
-                elif isinstance(result, (torch.Tensor, Rows)):
-                    made.append(result)
-                else:
-                    made.append(torch.tensor(result, dtype=getattr(torch, dtype)))
-            return made
+            return [
+                result
+                if isinstance(result, (torch.Tensor, Share))
+                else torch.tensor(result, dtype=getattr(torch, dtype))
+                for result, (dtype, _) in zip(results, self._native.outputs, strict=True)
+            ]
 
         with torch.inference_mode(False):
             own = [column.clone() if column.is_inference() else column for column in columns]
@@ -259,6 +259,16 @@ class TensorProgram(_stator.Runs):
                 raise NotBatchableError("what it gives for all at once is of another type")
             outputs.append(output.contiguous())
         return outputs
+
+    def _check_sizes(self, columns: Sequence[torch.Tensor], lengths: Sequence[int]) -> None:
+        """Raises if the program isn't for the sizes that some client has without the padding."""
+        for length in set(lengths):
+            sizes = [
+                [length, *column.shape[2:]] if None in spec.shape else [*column.shape[1:]]
+                for column, spec in zip(columns, self._types, strict=True)
+            ]
+            if self._native.failing(sizes) is not None:
+                raise TooFewRowsError("the program isn't for the sizes that some clients have")
 
     def _in_batch(
         self,

@@ -189,6 +189,50 @@ def test_tensors_that_have_no_elements_in_a_row(change: Any, said: str) -> None:
     assert f"found:    a torch tensor {said}" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("module_or_loss", "said"),
+    [
+        ((nn.Linear, F.cross_entropy), "`module` is to be an nn.Module, not the class Linear"),
+        ((module(), nn.CrossEntropyLoss), "outputs and labels, not the class CrossEntropyLoss"),
+        ((module(), None), "`loss` is to be a function of outputs and labels, not NoneType"),
+    ],
+)
+def test_classes_where_their_objects_are_meant(module_or_loss: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        learning.Model(
+            *module_or_loss,
+            inputs=fl.TensorType(np.float32, [None, 4]),
+            labels=fl.TensorType(np.int64, [None]),
+        )
+
+
+def test_weights_of_another_module() -> None:
+    of = model()
+    before = copy.deepcopy(of.weights())
+    weights = of.weights()
+    weights["0.bias"] = weights["0.bias"][:-1]
+    with pytest.raises(ValueError, match=r"'0\.bias' are of shape \[4\], .* of \[5\]"):
+        of.assign(weights)
+    del weights["0.bias"]
+    weights["head"] = np.ones(3, np.float32)
+    with pytest.raises(ValueError, match=r"have no '0\.bias', 'head', which the module lacks"):
+        of.assign(weights)
+    np.testing.assert_equal(of.weights(), before)
+
+
+def test_clients_in_a_mapping_and_folders_that_are_not_there(tmp_path: Path) -> None:
+    process = process_of("fed_avg")
+    with pytest.raises(TypeError, match=r"`list\(data.values\(\)\)` is one"):
+        ANY.train(process, {"a": clients()[0]}, rounds=1)
+    with pytest.raises(FileNotFoundError, match="no such folder for the file: '.*state.npz'"):
+        learning.save_state(process.initialize(), tmp_path / "none" / "state.npz")
+
+
+def test_an_optimizer_that_computes_the_loss_by_itself() -> None:
+    with pytest.raises(TypeError, match="gives an LBFGS, whose steps compute the loss"):
+        learning.build_fed_avg(model(), client_optimizer=torch.optim.LBFGS)
+
+
 def test_masked_elements_are_no_numbers() -> None:
     kind = fl.TensorType(np.float32, [2])
     total = fl.federated_computation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from collections import OrderedDict
@@ -243,9 +244,224 @@ EVERY = {
         (r["x"] > 0).mean(dtype=torch.float32),
         (r["k"] * 2).mean(0, dtype=torch.float64),
     ),
+    # Along rows.
+    "sums up to each row": gradient(
+        lambda w, r: (
+            ((r["x"] * w).cumsum(0) * r["y"][:, None]).mean()
+            + (r["x"] * w).abs().cumprod(0).sum()
+            + (torch.logcumsumexp(r["x"] @ w, 0) * r["y"]).sum()
+            + (r["x"] * w).cummax(0).values.mean()
+        )
+    ),
+    "turned and rolled": gradient(
+        lambda w, r: (
+            (r["y"].flip(0).cumsum(0).flip(0) * (r["x"] @ w)).sum()
+            + (r["x"].flip([0, 1]) * w * r["y"][:, None]).sum()
+            + (r["x"].roll(1, 0) * w * r["x"]).sum()
+            + (r["x"].roll(-2, dims=0) * w * r["x"]).sum()
+        )
+    ),
+    "shares of rows": gradient(
+        lambda w, r: (
+            (torch.softmax(r["x"] @ w, 0) * r["y"]).sum()
+            - (torch.log_softmax(r["x"] @ w, 0) * r["y"]).mean()
+            + (torch.softmax(r["x"] * w, 0) ** 2).sum()
+        )
+    ),
+    # Some rows.
+    "all but the last": gradient(lambda w, r: (r["x"] * w)[:-1].sum(0).square().sum()),
+    "all but the first": gradient(lambda w, r: ((r["x"] @ w)[1:] * r["y"][1:]).sum()),
+    "neighbours": gradient(
+        lambda w, r: (
+            ((r["x"] * w)[1:] - (r["x"] * w)[:-1]).square().sum()
+            + torch.diff(r["y"] * w[0]).abs().sum()
+            + (r["x"] @ w).diff(dim=0).exp().sum()
+        )
+    ),
+    "pairs": lambda w, r: (
+        torch.bincount(r["k"][:-1] * 3 + r["k"][1:], minlength=9),
+        len(r["k"][:-1]),
+        len(r["k"]) - 1,
+        torch.log(torch.eye(3)[r["k"][:-1], r["k"][1:]] + 1).sum(),
+    ),
+    "half of the rows": gradient(
+        lambda w, r: (
+            ((r["x"] * w)[len(r["x"]) // 2 :]).mean(0).sum()
+            + (r["x"] * w)[: (len(r["x"]) + 1) // 2].sum()
+        )
+    ),
+    "shares": gradient(lambda w, r: split(w, r)),
+    "the first and the last": gradient(
+        lambda w, r: (
+            (r["x"] * w)[0].sum() + (r["x"] * w)[-1].square().sum() + (r["x"] @ w)[len(r["y"]) - 1]
+        )
+    ),
+    "the first and last ones": gradient(
+        lambda w, r: (r["x"] * w)[:1].sum() + (r["x"] * w)[-1:, 1:].square().sum()
+    ),
+    "in another order": gradient(
+        lambda w, r: (
+            ((r["x"] * w)[r["y"].argsort()].cumsum(0) * r["y"].sort().values[:, None]).sum()
+            + ((r["x"] * w).index_select(0, r["y"].argsort()) * r["x"]).sum()
+            + ((r["x"] @ w).gather(0, r["y"].argsort()) * r["y"]).sum()
+            + (r["x"] @ w)[r["y"].argmax()].square()
+        )
+    ),
+    "one of each row": gradient(
+        lambda w, r: (
+            (r["x"] * w).gather(1, r["k"][:, None]).mean()
+            + (r["x"] * w)[torch.arange(len(r["k"])), r["k"]].exp().mean()
+            + torch.take_along_dim(r["x"] * w, r["k"][:, None], 1).sum()
+        )
+    ),
+    "joined": gradient(
+        lambda w, r: (
+            (torch.cat([r["y"][:-1] * w[0], w[1:2]]).cumsum(0) ** 2).mean()
+            + torch.cat([torch.zeros(1, 3), (r["x"] * w)[1:]]).mul(r["x"]).sum()
+        )
+    ),
+    "parts of rows": gradient(
+        lambda w, r: (
+            sum(part.exp().mean() for part in (r["x"] * w).split([1, 2], 1))
+            + (r["x"] * w).unbind(1)[1].std(correction=0)
+            + (r["x"] * w).chunk(3, -1)[2].mean()
+            + (r["x"] * w).repeat(1, 2).movedim(1, 0).square().mean()
+        )
+    ),
+    # In the middle.
+    "medians": gradient(
+        lambda w, r: (
+            (r["x"] @ w).median()
+            + (r["x"] * w).median()
+            + (r["x"] * w).median(0).values.sum()
+            + (r["x"] * w).median(1).values.mean()
+            + ((r["x"] * w).nanmedian(0, keepdim=True).values * w).sum()
+        )
+    ),
+    "quantiles": gradient(
+        lambda w, r: (
+            (r["x"] @ w).quantile(0.3)
+            + (r["x"] * w).quantile(torch.tensor([0.1, 0.5]), dim=0).sum()
+            + (r["x"] @ w).quantile(0.9, interpolation="lower")
+        )
+    ),
+    "medians of integers": lambda w, r: (r["k"].median(), r["k"].median(0), r["k"].sort()[0][0]),
+    # Products.
+    "products by letters": gradient(
+        lambda w, r: (
+            torch.einsum("nd,n->d", r["x"] * w, r["y"]).square().sum()
+            + torch.einsum("nd,ne,n->de", r["x"] * w, r["x"], r["y"]).sum()
+            + torch.einsum("nd,d->n", r["x"], w).exp().mean()
+            + torch.einsum("nd,nd", r["x"] * w, r["x"])
+        )
+    ),
+    "products that are added": gradient(
+        lambda w, r: (
+            torch.addmv(w, r["x"].T, r["y"] * w[0], alpha=0.5).square().sum()
+            + torch.addmv(r["y"], r["x"], w, beta=2).square().mean()
+            + torch.addmm(w, r["x"], torch.outer(w, w)).square().mean()
+            + torch.outer(w, r["y"]).square().mean()
+        )
+    ),
+    "solved": gradient(
+        lambda w, r: (
+            torch.linalg.solve(torch.eye(3) + torch.outer(w, w), r["x"].T).square().mean()
+            + torch.linalg.solve_triangular(torch.eye(3) * 2 + w, r["x"].T, upper=False).mean()
+            + torch.cholesky_solve(r["x"].T, torch.eye(3) * w).square().mean()
+        )
+    ),
+    "covariances": gradient(
+        lambda w, r: torch.cov((r["x"] * w).T, correction=0).sum() + len(r["y"]) * w[0]
+    ),
+    "counts in bins": lambda w, r: (
+        torch.histc(r["y"], 4, 0, 1),
+        torch.histc(r["x"] @ w, bins=5, min=-1, max=1),
+        torch.full((2,), len(r["y"])),
+        r["x"].new_zeros(len(r["x"])).add(r["y"]).sum(),
+    ),
+    # Weighted.
+    "weighted losses": gradient(
+        lambda w, r: (
+            F.cross_entropy(r["x"] * w, r["k"], weight=torch.tensor([1.0, 2.0, 0.5]))
+            + F.nll_loss(
+                F.log_softmax(r["x"] * w, 1),
+                r["k"],
+                weight=torch.tensor([1.0, 3.0, 2.0]),
+                ignore_index=0,
+            ).nan_to_num(0)
+            + F.binary_cross_entropy_with_logits(r["x"] @ w, r["y"], pos_weight=torch.tensor(2.0))
+            + F.binary_cross_entropy(torch.sigmoid(r["x"] @ w), r["y"], weight=r["y"])
+            + F.kl_div(
+                F.log_softmax(r["x"] * w, 1), torch.softmax(r["x"], 1), reduction="batchmean"
+            )
+        )
+    ),
+    # Numbers.
+    "computed with as a number": gradient(
+        lambda w, r: (
+            (r["x"] @ w).sum() / (len(r["x"]) + 1)
+            + (r["x"] @ w).sum() * (1 / len(r["x"]))
+            + (r["y"] * w[0]).sum() / float(len(r["y"]))
+            + w.sum() * math.sqrt(len(r["y"])) * max(len(r["y"]), 3) * min(2, len(r["y"]))
+            + w[0] * (len(r["y"]) * 2 - 1) / (len(r["y"]) % 4 + 1)
+        )
+    ),
+    "numbers as results": lambda w, r: (
+        *(len(r["x"]) * 2, 1 / len(r["x"]), float(len(r["y"])), r["x"].numel(), -len(r["y"])),
+        *(int(0.8 * len(r["y"])), round(len(r["y"]) / 2), math.ceil(len(r["y"]) / 3)),
+        (r["k"] == 1).sum() / len(r["k"]),
+    ),
     # What is infinite for rows of zeros is finite for a client's own.
     "finite for the client's own": gradient(lambda w, r: (r["x"].abs() * w.abs()).log().mean()),
 }
+
+
+def split(w, r):
+    many = int(0.8 * len(r["x"]))
+    fitted, kept = (r["x"] * w)[:many], (r["x"] @ w)[many:]
+    return (fitted.sum(0) ** 2).sum() / (len(fitted) + 1) + (kept - r["y"][many:]).abs().sum()
+
+
+NORMS = {
+    "all rows": gradient(
+        lambda w, r: (
+            (F.batch_norm(r["x"] * w, None, None, w, w, training=True) * r["y"][:, None]).mean()
+            + F.batch_norm(r["x"] * w, torch.ones(3), torch.ones(3) * 2, training=False)
+            .square()
+            .mean()
+        )
+    ),
+    "statistics": lambda w, r: statistics(r["x"]),
+    "images": gradient(
+        lambda w, r: (
+            F.batch_norm(torch.stack([r["x"] * w] * 2, 1), None, None, training=True)[:, 1]
+            .square()
+            .mean(1)
+            .cumsum(0)
+            .mean()
+        )
+    ),
+}
+NORM = nn.BatchNorm1d(3)
+
+
+def statistics(x):
+    norm = copy.deepcopy(NORM)
+    found = [norm(x), norm(x * 2)]
+    return norm.running_mean, norm.running_var, found[1].square().mean(0)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_rows_that_are_normalised_together(name: str, run: list[tuple[int, bool]]) -> None:
+    fn = NORMS[name]
+    same(*both(fn, [5, 3, 7, 6, 4, 5]))
+    assert sorted(run) == [(2, True), (4, True)]
+    if name == "images":
+        return
+    # PyTorch wants more than one number for each channel.
+    with pytest.raises(ValueError, match="more than 1 value") as raised:
+        both(fn, [3, 1, 4])
+    assert "at client 1" in raised.value.__notes__
 
 
 def stepped(w, r):
@@ -265,28 +481,18 @@ def test_results_are_those_of_one_after_the_other(fn: Any, run: list[tuple[int, 
 
 
 APART = {
-    "rows beside each other": (lambda w, r: r["x"].cumsum(0).sum(), "along rows"),
     "rows with rows": (lambda w, r: (r["x"] @ r["x"].T).sum(), "rows with rows"),
-    "half of the rows": (lambda w, r: r["x"][len(r["x"]) // 2 :].sum(0), "number of rows"),
-    "some rows": (lambda w, r: r["x"][:-1].sum(0), None),
+    "fewer rows beside others": (lambda w, r: (r["y"][:-1] * r["y"][1:, None]).sum(), "rows"),
     "a row for each": (lambda w, r: r["x"] * w, None),
-    "computed with as a number": (lambda w, r: (len(r["x"]) * 2, r["x"].sum()), "number of rows"),
-    "the number as a float, twice": (
-        lambda w, r: (float(len(r["y"])), r["x"].sum() / float(len(r["y"]))),
-        None,
-    ),
-    "all rows normalised": (
-        lambda w, r: F.batch_norm(r["x"] * w, None, None, training=True).square().sum(),
-        "batch_norm",
-    ),
+    "decided by": (lambda w, r: r["x"].sum() * (1.001 ** len(r["x"])), "number of rows"),
     "rows as one": (lambda w, r: r["x"].flatten().square().sum(), "reshaped"),
-    "the last row": (lambda w, r: r["x"][-1], None),
+    "more than all": (lambda w, r: torch.cat([r["y"], r["y"]]).sum(), "more rows than clients"),
     "no rule": (lambda w, r: torch.linalg.matrix_norm(r["x"]), "no rule for"),
     "a place among columns and rows": (lambda w, r: r["x"].T.argmax(), "a place among rows"),
-    "the greatest two": (lambda w, r: r["y"].topk(2).values.sum(), None),
+    "the greatest one": (lambda w, r: r["y"].topk(1).values.sum(), "some rows"),
     "matrices' norms": (lambda w, r: torch.linalg.norm(r["x"], 1), "norm of another kind"),
     "rows of equal length together": (lambda w, r: F.normalize(r["x"], dim=0).sum(), "together"),
-    "rows by number": (lambda w, r: r["x"][torch.arange(len(r["k"])), r["k"]].sum(), "no rule"),
+    "every other row": (lambda w, r: r["x"][::2].sum(0), "some rows"),
     "beside the columns": (lambda w, r: (r["y"] + r["x"][:, :1]).sum(), "rows"),
     "draws": (lambda w, r: (r["x"] + torch.randn(3)).sum(), None),
 }
@@ -304,6 +510,59 @@ def test_others_run_in_groups(
     said = [text for text in caplog.messages if "as many rows" in text]
     assert bool(said) == (why is not None)
     assert all(str(why) in text for text in said)
+
+
+LACKING = {
+    "the seventh": lambda w, r: r["x"][6] * w,
+    "the last seven": lambda w, r: r["x"][-7:].sum(0) * w,
+    "the first seven": lambda w, r: r["x"][:7].sum(0) * w,
+    "behind the sixth": lambda w, r: r["x"][6:].sum(0) * w,
+    "by places": lambda w, r: r["x"][torch.tensor([6, 0])].sum(0) * w,
+    "the greatest behind": lambda w, r: r["y"][6:].amax() * w,
+    "but for six": lambda w, r: r["y"][: len(r["y"]) - 6].sum() * w,
+}
+
+
+@pytest.mark.parametrize("fn", LACKING.values(), ids=LACKING)
+def test_clients_that_lack_rows_fail_or_give_what_they_do_alone(
+    fn: Any, run: list[tuple[int, bool]]
+) -> None:
+    same(*both(fn, [7, 8, 8, 7]))
+    assert run == [(4, True)]
+    comp = mapped(fn, fl.federated_collect)
+    told = []
+    for exact in (False, True):
+        for _ in range(5):
+            with fl.framework.get_context_stack().install(LocalContext(exact=exact)):
+                try:
+                    told.append(str(np.round(comp(np.ones(3, np.float32), rows_that_lack()), 4)))
+                except (IndexError, RuntimeError, ValueError) as error:
+                    assert "at client 2" in error.__notes__
+                    told.append(type(error).__name__)
+    assert len(set(told)) == 1
+
+
+@pytest.mark.parametrize("name", ["all but the first", "all but the last", "half of the rows"])
+def test_what_is_not_finite_in_a_row_that_is_not_taken_stays_there(name: str) -> None:
+    taken = {
+        "all but the first": lambda w, r: ((r["x"] @ w)[1:] * r["y"][1:]).sum(),
+        "all but the last": lambda w, r: ((r["x"][:-1] @ w) * r["y"][:-1]).sum(),
+        "half of the rows": lambda w, r: (r["x"][(len(r["x"]) + 1) // 2 :] * w).square().sum(),
+    }
+    rows = clients([5, 7, 6, 8])
+    for of in rows[:3]:
+        of["x"][0 if name != "all but the last" else -1] = np.nan
+    comp = mapped(gradient(taken[name]), fl.federated_collect)
+    found = []
+    for exact in (False, True):
+        with fl.framework.get_context_stack().install(LocalContext(exact=exact)):
+            found.append(comp(np.ones(3, np.float32), rows))
+    same(*found)
+    assert all(np.isfinite(value) for _, value in found[0])
+
+
+def rows_that_lack() -> list[Any]:
+    return clients([8, 7, 5, 6, 8])
 
 
 def test_what_is_no_number_is_put_in_order_as_alone() -> None:

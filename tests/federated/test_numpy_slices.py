@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 import stator.federated as fl
 from stator.errors import ProgramError
+
+torch = pytest.importorskip("torch")
 
 CASES: dict[str, Callable[[Any, Any], Any]] = {
     "up to a number": lambda x, n: np.sum(x[:n], axis=0),
@@ -43,6 +43,70 @@ def test_it_gives_what_numpy_gives(name: str, rows: int | None) -> None:
         x = np.random.default_rng(seed).normal(size=(size, 4))
         for n in (3, 1, 4, -2):
             np.testing.assert_allclose(local(x, np.int64(n)), function(x, n), rtol=1e-12)
+
+
+OF_SIZES: dict[str, Callable[[Any], Any]] = {
+    "a share": lambda x: np.sum(x[: int(0.8 * len(x))], axis=0),
+    "the rest": lambda x: np.mean(x[int(0.8 * len(x)) :], axis=0),
+    "columns too": lambda x: np.sum(x[len(x) // 2 :, 1:3], axis=0),
+    "from the end": lambda x: np.sum(x[-(x.shape[0] // 2 + 1) :], axis=0),
+    "at least one": lambda x: np.sort(x, axis=0)[: max(1, int(0.1 * len(x)))].sum(axis=0),
+    "trimmed": lambda x: np.sort(x[:, 0])[int(0.1 * len(x)) : len(x) - int(0.1 * len(x))].mean(),
+    "written": lambda x: written_by_share(x),
+    "split": lambda x: np.split(x, [int(0.8 * len(x))])[1].sum(axis=0),
+}
+
+
+def written_by_share(x: Any) -> Any:
+    own = np.copy(x)
+    own[: len(own) // 2] = 0
+    own[len(own) // 2 :, 1] += 1
+    return np.sum(own, axis=0)
+
+
+@pytest.mark.parametrize("name", OF_SIZES)
+def test_slices_up_to_numbers_of_sizes(name: str) -> None:
+    function = OF_SIZES[name]
+    local = fl.local_computation(fl.TensorType(np.float64, [None, 4]))(function)
+    for size in (8, 5, 10, 3, 40):
+        x = np.random.default_rng(size).normal(size=(size, 4))
+        np.testing.assert_allclose(local(x), function(x), rtol=1e-12)
+
+
+def test_a_slice_up_to_such_a_number_is_a_result() -> None:
+    local = fl.local_computation(fl.TensorType(np.float64, [None]))(
+        lambda x: np.copy(x[: len(x) // 2])
+    )
+    assert str(local.type_signature.result) == "float64[?]"
+    assert local(np.arange(5.0)).tolist() == [0, 1]
+
+
+def test_what_needs_the_value_of_a_size_is_refused_when_it_is_traced() -> None:
+    def fixed(x: Any) -> Any:
+        return np.sum(x) * len(str(int(0.8 * len(x))))
+
+    with pytest.raises(ProgramError, match="the value of a size that varies is needed"):
+        fl.local_computation(fl.TensorType(np.float64, [None]), arrays="numpy")(fixed)
+
+
+SCALARS: dict[str, Callable[[Any], Any]] = {
+    "a constant": lambda x: torch.exp(x) * np.log(2 * np.pi),
+    "of a known size": lambda x: torch.tanh(x) / np.sqrt(x.shape[1]),
+    "of a size": lambda x: torch.exp(x).sum() / np.sqrt(len(x)) + np.log(len(x)),
+    "rounded": lambda x: torch.relu(x)[: int(np.floor(0.8 * len(x)))].sum() + np.ceil(1.5),
+    "limits": lambda x: torch.clamp(x, np.log(0.5), np.maximum(1, 2.5)) * np.square(3),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_functions_of_numbers_in_pytorch_code(name: str) -> None:
+    function = SCALARS[name]
+    local = fl.local_computation(fl.TensorType(np.float32, [None, 4]))(function)
+    for size in (8, 5, 3):
+        x = np.random.default_rng(size).normal(size=(size, 4)).astype(np.float32)
+        found, expected = local(x), function(torch.from_numpy(x)).numpy()
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_a_slice_is_a_result() -> None:

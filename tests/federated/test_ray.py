@@ -502,6 +502,13 @@ def test_what_is_not_split_runs_here(context: RayContext, caplog: pytest.LogCapt
 
 
 def test_settings_are_checked_and_a_closed_context_says_so(cluster: Any) -> None:
+    for wrong, said in (
+        ({"workers": "2"}, "`workers` must be an integer, not '2'"),
+        ({"chunk": 2.5}, "`chunk` must be an integer, not 2.5"),
+        ({"timeout": -1}, "`timeout` must be a number of seconds above 0, not -1"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=said):
+            RayContext(**wrong)
     with pytest.raises(ValueError, match="`chunk` must be 1 or more, not 0"):
         RayContext(chunk=0)
     context = RayContext(workers=1)

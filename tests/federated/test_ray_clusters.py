@@ -119,6 +119,34 @@ def test_a_context_that_has_lost_its_cluster_says_so_and_ends_nothing() -> None:
     ]
 
 
+def test_an_address_of_another_cluster_than_the_joined_one_is_an_error() -> None:
+    program = """
+    own_cluster()
+    joined = ray.get_runtime_context().gcs_address
+    port = joined.rpartition(":")[2]
+    for address in (joined, f"localhost:{port}", f"127.0.0.1:{port}", "auto", "local"):
+        with RayContext(address=address, workers=1) as context:
+            print(said(context), ray.is_initialized())
+    for address in ("192.0.2.1:6379", f"192.0.2.1:{port}", "localhost:1"):
+        try:
+            RayContext(address=address, workers=1)
+        except RuntimeError as error:
+            print(str(error).replace(joined, "JOINED").replace(port, "PORT"))
+    print(ray.is_initialized())
+    """
+    lines = printed(program)
+    assert lines[:5] == ["3.0 True"] * 5
+    hint = "  hint:     call `ray.shutdown()` before, or leave `address=` out to use that one"
+    for at, address in enumerate(("192.0.2.1:6379", "192.0.2.1:PORT", "localhost:1")):
+        assert lines[5 + 4 * at : 9 + 4 * at] == [
+            "this process has joined another Ray cluster already",
+            f"  expected: {address}",
+            "  found:    JOINED",
+            hint,
+        ]
+    assert lines[17:] == ["True"]
+
+
 def test_the_last_context_ends_the_cluster() -> None:
     program = """
     first = RayContext(workers=2)

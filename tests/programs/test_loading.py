@@ -12,6 +12,7 @@ from torch.utils.data import (
     Dataset,
     RandomSampler,
     Subset,
+    SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
     random_split,
@@ -68,6 +69,22 @@ def of_sampler(x: Any) -> Any:
     return found, torch.rand(2, generator=generator)
 
 
+def of_samplers(x: Any) -> Any:
+    """Each kind, and what is drawn after it."""
+    generator = seeded()
+    samplers: list[Any] = [
+        WeightedRandomSampler(x[:, 0].abs() + 0.1, 5, generator=generator),
+        WeightedRandomSampler([1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 1.0, 1.0], 8, False, generator),
+        SubsetRandomSampler([1, 6, 3], generator=generator),
+        RandomSampler(x, replacement=True, num_samples=11, generator=generator),
+        RandomSampler(x, num_samples=5, generator=generator),
+    ]
+    found = []
+    for sampler in samplers:
+        found += [list(DataLoader(x, 3, sampler=sampler)), torch.rand(2, generator=generator)]
+    return found
+
+
 def trained(x: Any) -> Any:
     w = torch.zeros(4, requires_grad=True)
     optimizer = torch.optim.SGD([w], lr=0.1)
@@ -94,6 +111,7 @@ CASES = {
     "epochs of whole batches": lambda x: epochs(x, 4),
     "epochs without the last": lambda x: epochs(x, 3, drop_last=True),
     "a sampler": of_sampler,
+    "samplers": of_samplers,
     "some of it": lambda x: next(iter(DataLoader(x, batch_size=3))),
     "its length": lambda x: (x + len(DataLoader(x, batch_size=3)),),
     "batches by number": lambda x: list(DataLoader(x, batch_sampler=[[0, 1], [5, 2]])),
@@ -140,14 +158,15 @@ def test_an_order_of_its_own_has_each_row_once() -> None:
 
 
 def test_what_has_no_program_is_said_at_the_users_line() -> None:
-    def weighted(x: Any) -> Any:
-        return list(DataLoader(x, 4, sampler=WeightedRandomSampler([1.0] * 8, 8)))
+    def replaced(x: Any) -> Any:
+        sampler = RandomSampler(x, replacement=True, num_samples=40, generator=seeded())
+        return list(DataLoader(x, 4, sampler=sampler))
 
     def by_size(x: Any) -> Any:
         return list(DataLoader(x, 4))
 
     with pytest.raises(ProgramError, match="reads the data of a tensor"):
-        TensorProgram.trace(weighted, (spec(8, 4),))
+        TensorProgram.trace(replaced, (spec(8, 4),))
     with pytest.raises(ProgramError, match="size that varies is needed") as raised:
         TensorProgram.trace(by_size, (spec(None, 4),))
     assert "in test_what_has_no_program_is_said_at_the_users_line.<locals>.by_size" in str(

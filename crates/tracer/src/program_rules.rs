@@ -20,6 +20,8 @@ pub enum Taken {
     Substitute(Py<PyAny>),
     /// The same, if its first argument is an array or a scalar of NumPy's.
     OfArray(Py<PyAny>),
+    /// The same, if its arguments are Python's integers and floats.
+    OfNumbers(Py<PyAny>),
 }
 
 /// The rules of one trace.
@@ -74,6 +76,10 @@ impl Rules {
         for pair in tracing.getattr("of_arrays")?.cast_into::<PyList>()?.iter() {
             let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
             add(&original, Taken::OfArray(substitute));
+        }
+        for pair in tracing.getattr("of_numbers")?.cast_into::<PyList>()?.iter() {
+            let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
+            add(&original, Taken::OfNumbers(substitute));
         }
         Ok(Self {
             stand_in: tracing.getattr("stand_in")?.cast_into()?.unbind(),

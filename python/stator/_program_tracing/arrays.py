@@ -273,7 +273,8 @@ def key_of(key: Any) -> Any:
         return key.apart().tensor
     if isinstance(key, (list, np.ndarray)):
         return array(key).tensor
-    if isinstance(key, slice) and (isinstance(key.start, Array) or isinstance(key.stop, Array)):
+    if isinstance(key, slice):
+        # Made here of its bounds, which may be numbers that vary.
         return indexing.between(key_of(key.start), key_of(key.stop), key_of(key.step))
     return key
 

@@ -17,11 +17,13 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 
 from stator._program_tracing.casting import without_autocast
 from stator._program_tracing.each_draws import MOST, drawn, is_drawing
-from stator._program_tracing.padding import NotPaddedError, Rows, tensors_in
-from stator._program_tracing.padding_order import Padding
+from stator._program_tracing.padding import tensors_in
+from stator._program_tracing.padding_numbers import LINKED as NUMBERS
+from stator._program_tracing.padding_numbers import NotPaddedError, Share
+from stator._program_tracing.padding_rules import Padding
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
-__all__ = ["LINKED", "NotBatchableError", "run_together"]
+__all__ = ["LINKED", "NotBatchableError", "TooFewRowsError", "run_together"]
 
 # Its types lack some of what it has.
 _functorch: Any = torch._C._functorch
@@ -29,6 +31,11 @@ _functorch: Any = torch._C._functorch
 
 class NotBatchableError(Exception):
     """The program has to run for one client after the other; the text says why."""
+
+
+class TooFewRowsError(Exception):
+    """Some clients can't run with those that have more rows, or fewer: they lack a row that the
+    program takes. What is wrong with that is said where they run by themselves."""
 
 
 def run_together(
@@ -52,8 +59,11 @@ def run_together(
         of them: then it may be written to.
     lengths: how many rows each client has, where they differ: the inputs `with_rows` are padded.
 
-    Raises `NotBatchableError` where the program can't be run in this way, and whatever it raises.
+    Raises `NotBatchableError` where the program can't be run in this way, `TooFewRowsError` where
+    these clients can't, and whatever it raises.
     """
+
+    is_conditional = False
 
     def batched(*tensors: torch.Tensor) -> tuple[Any, ...]:
         level = _functorch.maybe_get_level(tensors[0])
@@ -66,13 +76,21 @@ def run_together(
             found = run(tuple(tensors))
         if any(padding.dim(result) is not None for result in found):
             raise NotPaddedError("clients of different sizes: it gives rows")
-        return tuple(own if isinstance(result, Rows) else result for result in found)
+        outputs = [result.own if isinstance(result, Share) else result for result in found]
+        if padding.conditions:
+            nonlocal is_conditional
+            is_conditional = True
+            outputs.append(torch.stack(padding.conditions).all())
+        return tuple(outputs)
 
     if lengths is not None:
         columns = [*columns, torch.tensor(lengths)]
     with torch.enable_grad(), without_autocast(), _silence():
         randomness = "different" if draws else "error"
-        return list(torch.vmap(batched, randomness=randomness)(*columns))
+        found = list(torch.vmap(batched, randomness=randomness)(*columns))
+    if is_conditional and not found.pop().all():
+        raise TooFewRowsError("some clients lack rows that the program takes")
+    return found
 
 
 _LOCK = threading.Lock()
@@ -157,7 +175,7 @@ def _parameter(data: torch.Tensor, requires_grad: bool = True) -> Any:
     return torch.nn.Parameter(data, requires_grad)
 
 
-LINKED: dict[str, Any] = {"torch.nn.Parameter": _parameter}
+LINKED: dict[str, Any] = {"torch.nn.Parameter": _parameter, **NUMBERS}
 """What programs call in the place of what their texts name."""
 
 
@@ -229,7 +247,10 @@ class _Gradients(TorchFunctionMode):
         ):
             return found
         all_own = found.unsqueeze(0).repeat(self._count, *[1] * found.dim())
-        return _functorch._add_batch_dim(all_own, 0, self._level)
+        own = _functorch._add_batch_dim(all_own, 0, self._level)
+        if self._padding is not None:
+            self._padding.follow(found, own)
+        return own
 
     def _require(self, tensor: torch.Tensor, requires_grad: bool = True) -> torch.Tensor:
         beneath, before = _beneath(tensor), _functorch.get_inplace_requires_grad_allowed()

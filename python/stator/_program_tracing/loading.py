@@ -17,7 +17,9 @@ from torch.utils.data import (
     RandomSampler,
     SequentialSampler,
     Subset,
+    SubsetRandomSampler,
     TensorDataset,
+    WeightedRandomSampler,
     dataset,
     default_collate,
 )
@@ -47,47 +49,70 @@ def _has_rows(data: Any) -> bool:
 
 
 def _is_usual(sampler: Any, data: Any) -> bool:
-    """Whether it gives each row once."""
+    """Whether which rows it gives is known as one tensor, where it begins."""
     if type(sampler) is RandomSampler:
-        is_whole = not sampler.replacement and sampler._num_samples is None
-        return is_whole and sampler.data_source is data
+        many = sampler.num_samples
+        if sampler.replacement:
+            # PyTorch draws so many at a time, others in between.
+            return sampler.data_source is data and (many < _AT_ONCE or sampler.generator is None)
+        return sampler.data_source is data and many <= len(data)
+    if type(sampler) in (SubsetRandomSampler, WeightedRandomSampler):
+        return True
     return type(sampler) is SequentialSampler and sampler.data_source is data
 
 
+_AT_ONCE = 32
+
+
 def _batches(data: Any, batches: Any) -> Iterator[Any]:
-    count = len(data)
+    count = len(batches.sampler)
     size = batches.batch_size
-    order = _drawn(batches.sampler, count)
+    order = _drawn(batches.sampler, len(data))
     for start in range(0, count, size):
         if start + size > count:
-            _end(batches.sampler, count)
+            _end(batches.sampler, len(data))
             if batches.drop_last:
                 return
         places = slice(start, min(start + size, count))
         yield _rows(data, places if order is None else order[places])
     if count % size == 0:
-        _end(batches.sampler, count)
+        _end(batches.sampler, len(data))
 
 
 def _drawn(sampler: Any, count: int) -> Any:
-    if type(sampler) is RandomSampler:
-        return torch.randperm(count, generator=sampler.generator)
-    return None
+    """The places of rows, in order; `None`: as they stand."""
+    if type(sampler) is SequentialSampler:
+        return None
+    generator = sampler.generator
+    if type(sampler) is WeightedRandomSampler:
+        many = sampler.num_samples
+        return torch.multinomial(sampler.weights, many, sampler.replacement, generator=generator)
+    if type(sampler) is SubsetRandomSampler:
+        order = torch.randperm(len(sampler.indices), generator=generator)
+        return _places(sampler.indices)[order]
+    if sampler.replacement:
+        return torch.randint(count, (sampler.num_samples,), generator=generator)
+    return torch.randperm(count, generator=generator)[: sampler.num_samples]
 
 
 def _end(sampler: Any, count: int) -> None:
     """Draws as PyTorch does when there are no more rows: another order, of which it takes none."""
-    if getattr(sampler, "generator", None) is not None:
+    if type(sampler) is not RandomSampler or sampler.replacement or sampler.generator is None:
+        return
+    if sampler.num_samples == count:
         torch.randperm(count, generator=sampler.generator)
+
+
+def _places(indices: Any) -> Any:
+    if isinstance(indices, torch.Tensor):
+        return indices
+    return torch.tensor(list(indices), dtype=torch.int64)
 
 
 def _rows(data: Any, places: Any) -> Any:
     """Rows in a tensor for each column, as collating gives them."""
     if type(data) is Subset:
-        indices: Any = data.indices
-        if not isinstance(indices, torch.Tensor):
-            indices = torch.tensor(list(indices), dtype=torch.int64)
-        return _rows(data.dataset, indices[places])
+        return _rows(data.dataset, _places(data.indices)[places])
     columns = data.tensors if type(data) is TensorDataset else (data,)
     # What is collated is no view.
     found = [column[places].clone() for column in columns]

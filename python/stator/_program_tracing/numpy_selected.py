@@ -252,3 +252,18 @@ def flatnonzero(a: Any) -> Any:
 @stands_for(np.nonzero)
 def nonzero(a: Any) -> Any:
     return (places(a),)
+
+
+def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number is among those that are chosen."""
+    fits = weights is None or (isinstance(weights, Selected) and x.goes_with(weights))
+    if not isinstance(x, Selected) or not minlength or not fits:
+        held = None if weights is None else array(weights).tensor.to(torch.float64)
+        return Array(torch.bincount(array(x).tensor, held, minlength))
+    held = x.mask.to(torch.int64) if weights is None else weights.values.to(torch.float64)
+    held = _only(held, x.mask, 0)
+    found = torch.zeros(minlength, dtype=held.dtype)
+    return Array(found.index_add(0, _only(x.values, x.mask, 0).to(torch.int64), held))
+
+
+SELECTED["bincount"] = _bincount

@@ -1,4 +1,5 @@
-"""Rules for padded rows (`padding.py`): their order and places in it, lengths, broadcasts.
+"""Rules for padded rows (`padding.py`): their order and places in it, what is done along them,
+lengths.
 
 Padding stands behind a client's own rows, and sorting is stable: so what is as great as a client's
 own number comes after that.
@@ -12,10 +13,8 @@ from typing import Any
 import torch
 
 from stator._program_tracing.padding import (
-    NotPaddedError,
     Padding,
-    Rows,
-    apart,
+    along,
     dims_of,
     greatest,
     least,
@@ -24,11 +23,22 @@ from stator._program_tracing.padding import (
     rule_for,
     without_rows,
 )
+from stator._program_tracing.padding_numbers import NotPaddedError
 
-# With the rules of both files.
 __all__ = ["Padding"]
 
-apart("cdist", behind=1)
+
+@rule_for("cdist")
+def _distances(
+    padding: Padding, call: Any, /, left: Any, right: Any, *args: Any, **how: Any
+) -> Any:
+    """Of rows from something else."""
+    without_rows(padding, args, how)
+    a, b = padding.dim(left), padding.dim(right)
+    if (a, b) not in ((left.dim() - 2, None), (None, right.dim() - 2)):
+        raise NotPaddedError("clients of different sizes: distances of rows from rows")
+    found = call(left, right, *args, **how)
+    return padding.mark(found, found.dim() - (2 if b is None else 1))
 
 
 # Places.
@@ -44,6 +54,7 @@ def _place(
         raise NotPaddedError("clients of different sizes: a place among rows and others")
     given = input
     if rows in dims:
+        padding.has_some(input)
         is_max = call.name == "argmax"
         given = padding.only(input, (least if is_max else greatest)(input.dtype))
     return reduced(padding, call(given, dim, keepdim), input, dims, keepdim)
@@ -66,7 +77,7 @@ def _in_order(
     end = math.nan if is_last_nan else (least if descending else greatest)(input.dtype)
     given = padding.only(input, end)
     found = torch.sort(given, dim=at, descending=bool(descending), stable=True)
-    mask = padding.mask(given, at)
+    mask = padding.mask(input)
     # Padding is as finite as a client's own.
     values, places = [torch.where(mask, part, part.narrow(at, 0, 1)) for part in found]
     return values, places
@@ -130,7 +141,79 @@ def _searched(padding: Padding, call: Any, /, sequence: Any, values: Any, **how:
     if rows is None:
         return padding.mark(call(sequence, values, **how), own or 0)
     found = call(padding.only(sequence, greatest(sequence.dtype)), values, **how)
-    return torch.minimum(found, padding.count.to(found.dtype))
+    return torch.minimum(found, padding.number(sequence).own.to(found.dtype))
+
+
+@rule_for("median", "nanmedian")
+def _median(
+    padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False
+) -> Any:
+    """The lower one of the two in the middle."""
+    without_rows(padding, dim, keepdim)
+    rows, at = padding.dim(input) or 0, 0 if dim is None else positive(dim, input)
+    if dim is not None and at != rows:
+        found = call(input, dim, keepdim)
+        for part in found:
+            reduced(padding, part, input, [at], keepdim)
+        return found
+    padding.has_some(input)
+    own = torch.where(padding.mask(input), input, _beyond(input.dtype)).movedim(rows, 0)
+    count = padding.number(input).own
+    if dim is None:
+        numbers = math.prod(own.shape[1:])
+        return _middle(call.name, own.reshape(-1), count * numbers)[0]
+    value, place = _middle(call.name, own, count)
+    if keepdim:
+        value, place = value.unsqueeze(at), place.unsqueeze(at)
+    return torch.return_types.median((value, place))
+
+
+def _beyond(kind: torch.dtype) -> Any:
+    """What comes behind everything else in order."""
+    return torch.full((), math.nan if kind.is_floating_point else greatest(kind), dtype=kind)
+
+
+def _middle(name: str, values: Any, count: Any) -> tuple[Any, Any]:
+    """The median of the first dimension, in which padding is greater than all, and its place."""
+    ordered = torch.sort(values, dim=0, stable=True)
+    if values.dtype.is_floating_point:
+        # Where something is no number, PyTorch gives that.
+        known = (~torch.isnan(values)).sum(0)
+        middle = (known - 1).clamp(min=0) // 2
+        if name == "median":
+            middle = torch.where(known < count, known, middle)
+    else:
+        middle = ((count - 1) // 2).expand(values.shape[1:])
+    middle = middle.clamp(max=values.shape[0] - 1).unsqueeze(0)
+    return tuple(part.gather(0, middle).squeeze(0) for part in ordered)  # type: ignore[return-value]
+
+
+# Along rows.
+
+
+@rule_for("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
+def _running(padding: Padding, call: Any, /, input: Any, dim: Any, **how: Any) -> Any:
+    """A client's own rows come first: padding behind them changes nothing."""
+    without_rows(padding, dim, how)
+    rows = padding.dim(input) or 0
+    given = input
+    if positive(dim, input) == rows and call.name in ("cumsum", "cumprod"):
+        given = padding.only(input, int(call.name == "cumprod"))
+    found = call(given, dim, **how)
+    for part in found if isinstance(found, tuple) else [found]:
+        padding.mark(part, rows)
+    return found
+
+
+@rule_for("softmax", "log_softmax")
+def _shares(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **how: Any) -> Any:
+    without_rows(padding, dim, args, how)
+    if positive(dim, input) != padding.dim(input):
+        return along(padding, call, input, dim, *args, **how)
+    found = call(padding.only(input, -math.inf), dim, *args, **how)
+    # Padding is as finite as a client's own.
+    found = torch.where(padding.mask(input), found, torch.zeros((), dtype=found.dtype))
+    return padding.mark(found, padding.dim(input) or 0)
 
 
 # Lengths.
@@ -181,36 +264,3 @@ def _cosine(padding: Padding, call: Any, /, x1: Any, x2: Any, dim: int = 1, **ho
     if not is_known or place == at or any(each.shape[place] != 1 for each in others):
         raise NotPaddedError("clients of different sizes: rows beside something else")
     return padding.mark(call(x1, x2, dim, **how), place - (at < place))
-
-
-# Shapes.
-
-
-@rule_for("numel", "nelement")
-def _count(padding: Padding, call: Any, /, input: Any) -> Any:
-    if input.dim() != 1:
-        raise NotPaddedError("it computes with the number of rows")
-    return Rows(input.shape[0])
-
-
-@rule_for("expand", "broadcast_to")
-def _expand(padding: Padding, call: Any, /, input: Any, *sizes: Any) -> Any:
-    shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-    rows = padding.dim(input)
-    at = [place for place, size in enumerate(shape) if isinstance(size, Rows)]
-    if rows is not None:
-        own = rows + len(shape) - input.dim()
-        at = at or [own]
-        if at != [own] or not (isinstance(shape[own], Rows) or shape[own] == -1):
-            raise NotPaddedError("clients of different sizes: rows beside something else")
-    if len(at) != 1:
-        raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
-    return padding.mark(call(input, *sizes), at[0])
-
-
-@rule_for("expand_as")
-def _expand_as(padding: Padding, call: Any, /, input: Any, other: Any) -> Any:
-    at, rows = padding.dim(other), padding.dim(input)
-    if at is None or (rows is not None and rows + other.dim() - input.dim() != at):
-        raise NotPaddedError("clients of different sizes: rows beside something else")
-    return padding.mark(call(input, other), at)

@@ -43,6 +43,7 @@ from stator._program_tracing import (
     loading,
     numpy_choices,
     numpy_random,
+    numpy_scalars,
     numpy_ufuncs,
     packed,
     recurrent,
@@ -81,6 +82,7 @@ _OWN_FILES = tuple(
             "numpy_choices.py",
             "numpy_functions.py",
             "numpy_random.py",
+            "numpy_scalars.py",
             "numpy_selected.py",
             "numpy_series.py",
             "numpy_shapes.py",
@@ -361,6 +363,7 @@ class Tracing:
         *(*stepping.SUBSTITUTES, *transforms.SUBSTITUTES),
     ]
     of_arrays = arrays.OF_ARRAYS
+    of_numbers = numpy_scalars.OF_NUMBERS
     stand_in = FakeTensor
     arrays = arrays.Array, arrays.array
     views = [_federated.Struct]
@@ -405,6 +408,7 @@ class Tracing:
         self.inputs = [self._input(spec) for spec in leaves]
         arrays.begin()
         if is_numpy:
+            self.of_numbers = []
             self.substitutes = [
                 *(*self.substitutes, *numpy_choices.SUBSTITUTES),
                 *(*numpy_ufuncs.SUBSTITUTES, *numpy_random.SUBSTITUTES),

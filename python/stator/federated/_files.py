@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Callable
@@ -36,6 +37,8 @@ def write_whole(
     """
     path = Path(path)
     unfinished = path.with_name(f"{unfinished_name(path)}{secrets.token_hex(8)}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder for the file", str(path))
     # Unlike that of `tempfile`, it is to be read by whom the umask lets.
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:

@@ -49,7 +49,14 @@ class Model:
         # A module under `torch.compile` or `stator.compile`: programs are traced from what it was.
         object.__setattr__(self, "module", getattr(self.module, "_orig_mod", self.module))
         if not isinstance(self.module, torch.nn.Module):
-            raise TypeError(f"`module` is to be an nn.Module, not {type(self.module).__name__}.")
+            raise TypeError(
+                f"`module` is to be an nn.Module, not {_named(self.module)}{_to_make(self.module)}."
+            )
+        if not callable(self.loss) or isinstance(self.loss, type):
+            raise TypeError(
+                "`loss` is to be a function of outputs and labels, not "
+                f"{_named(self.loss)}{_to_make(self.loss)}."
+            )
         if not self.parameters():
             raise ValueError(
                 f"{type(self.module).__name__} has no parameters to train, that need gradients."
@@ -125,8 +132,21 @@ class Model:
 
     def assign(self, weights: Weights) -> None:
         """Gives the module the weights of a state."""
+        own = self.exchanged()
+        wrong = [
+            *(f"no {name!r}" for name in own if name not in weights),
+            *(f"{name!r}, which the module lacks" for name in weights if name not in own),
+        ]
+        if wrong:
+            raise ValueError(f"these aren't the module's weights: they have {', '.join(wrong)}.")
+        for name, tensor in own.items():
+            if np.shape(weights[name]) != tuple(tensor.shape):
+                raise ValueError(
+                    f"the weights {name!r} are of shape {list(np.shape(weights[name]))}, where the "
+                    f"module's are of {list(tensor.shape)}."
+                )
         with torch.no_grad():
-            for name, tensor in self.exchanged().items():
+            for name, tensor in own.items():
                 tensor.copy_(_from_numpy(np.ascontiguousarray(weights[name])))
 
     def applied(self, weights: Any, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -331,3 +351,12 @@ def _first(tensor: Any) -> Any:
 def if_any(count: Any, value: Any) -> Any:
     """The value where there are rows, otherwise zero."""
     return torch.where(count > 0, value, torch.zeros_like(value))
+
+
+def _named(value: Any) -> str:
+    """What something is called in messages."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def _to_make(value: Any) -> str:
+    return ": one is to be made of it" if isinstance(value, type) else ""

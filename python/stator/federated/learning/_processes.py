@@ -233,6 +233,11 @@ def checked(make: Any) -> ClientOptimizer:
                 f"`client_optimizer` gives a {type(optimizer).__qualname__}, not an optimizer of "
                 "PyTorch's."
             )
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise TypeError(
+                "`client_optimizer` gives an LBFGS, whose steps compute the loss as often as it "
+                "decides by data: a program can't. All others of `torch.optim` can be."
+            )
         return optimizer
 
     return made

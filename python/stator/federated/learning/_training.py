@@ -89,6 +89,11 @@ def train(
             "`data` is to be a sequence that has each client's rows at its position, not "
             f"{data!r}: a list has, and `ClientData`."
         )
+    if isinstance(data, Mapping):
+        raise TypeError(
+            "`data` is to be a sequence that has each client's rows at its position, not a "
+            "mapping: `list(data.values())` is one."
+        )
     expect_count(rounds, "rounds", least=0)
     for name, count in (
         ("evaluate_every", evaluate_every),

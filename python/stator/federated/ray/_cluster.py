@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import threading
 
 import ray
@@ -40,6 +41,8 @@ class Cluster:
             owned = not ray.is_initialized()
             if owned:
                 _init(address, processors)
+            elif address is not None:
+                _check_joined(address)
             if cls._current is None or cls._current.lost() is not None:
                 cls._current = cls(owned=owned, authentication=authentication)
             cls._current._users += 1
@@ -88,6 +91,40 @@ def _init(address: str | None, processors: int | None) -> None:
         )
     finally:
         logger.setLevel(level)
+
+
+def _check_joined(address: str) -> None:
+    """Raises if the cluster that this process has joined isn't the one at an address."""
+    joined = ray.get_runtime_context().gcs_address
+    if address == "auto" or "://" in address or _is_same(address, joined):
+        return
+    raise RuntimeError(
+        f"this process has joined another Ray cluster already\n  expected: {address}\n"
+        f"  found:    {joined}\n"
+        "  hint:     call `ray.shutdown()` before, or leave `address=` out to use that one"
+    )
+
+
+def _is_same(address: str, joined: str) -> bool:
+    host, _, port = joined.rpartition(":")
+    own = {ray.util.get_node_ip_address(), "127.0.0.1"}
+    if address == "local":
+        return bool(_numbers(host) & own)
+    wanted, _, wanted_port = address.rpartition(":")
+    if wanted_port != port:
+        return False
+    numbers, known = _numbers(wanted), _numbers(host)
+    # Loopback is another name of this machine.
+    return wanted == host or bool(numbers & known) or bool(numbers & own and known & own)
+
+
+def _numbers(host: str) -> set[str]:
+    """The numbers that a name stands for."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), None)
+    except OSError:
+        return {host}
+    return {str(each[4][0]) for each in found}
 
 
 def _forget_authentication() -> None:

@@ -73,8 +73,12 @@ class RayContext(_native.HiddenInvoke, SyncContext):
     ) -> None:
         super().__init__()
         for name, value in (("workers", workers), ("chunk", chunk), ("attempts", attempts)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+                raise TypeError(f"`{name}` must be an integer, not {value!r}")
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` must be 1 or more, not {value}")
+        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+            raise ValueError(f"`timeout` must be a number of seconds above 0, not {timeout!r}")
         self._local = _native.LocalContext(clients, exact=exact)
         self._chunk = chunk
         self._attempts = attempts

@@ -35,7 +35,8 @@ impl Recorder {
                 Some(self.call_silently(rules, call))
             }
             Taken::OfArray(_) if !args.first().is_some_and(|first| heap::is_array(*first)) => None,
-            Taken::Substitute(function) | Taken::OfArray(function) => {
+            Taken::OfNumbers(_) if !args.iter().all(|number| is_plain(*number)) => None,
+            Taken::Substitute(function) | Taken::OfArray(function) | Taken::OfNumbers(function) => {
                 let function = function.bind_borrowed(frame.py());
                 self.vouch(frame, function);
                 Some(self.call_object(call.of(function)))
@@ -76,6 +77,11 @@ impl Recorder {
         }
         Ok(result)
     }
+}
+
+/// Whether something is one of Python's integers or floats.
+fn is_plain(number: Borrowed<'_, '_>) -> bool {
+    number.is_exact_instance_of::<PyInt>() || number.is_exact_instance_of::<PyFloat>()
 }
 
 fn is_number(item: Borrowed<'_, '_>) -> bool {

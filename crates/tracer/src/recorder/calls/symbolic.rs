@@ -294,7 +294,8 @@ impl Recorder {
     /// The numbers among a call's arguments that it looks at are fixed.
     fn fix_what_is_read(&self, class: &Class, call: Call<'_, '_>, name: &str, moves: bool) {
         let Call { frame, callable, args, names } = call;
-        let is_len = matches!(class, Class::Model(Model::Len)) && args.len() == 1;
+        let is_len =
+            (matches!(class, Class::Model(Model::Len)) || name == "__len__") && args.len() == 1;
         let traits = self.functions.traits(callable);
         let second = args.get(1..2).unwrap_or_default();
         let is_ordered = name == "sorted" && self.is_ordered_by_names(call);

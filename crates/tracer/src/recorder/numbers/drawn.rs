@@ -6,11 +6,26 @@ use stator_shapes::SymbolId;
 
 use crate::breaks::Reason;
 use crate::recorder::notes::state::State;
-use crate::recorder::notes::symbols::Number;
+use crate::recorder::notes::symbols::{Number, Symbols};
 use crate::symbolic::Part;
 
 /// So many bits a number has at most of which a decision says what it is.
 const CHOICE_BITS: u8 = 4;
+
+impl Symbols {
+    /// The symbols that a number is computed of.
+    fn within_number(&mut self, number: Number) -> Vec<SymbolId> {
+        match number {
+            Number::Read(_) => Vec::new(),
+            Number::Integer(expr) => self.context.symbols_of(expr),
+            Number::Float(float) => {
+                let hint = self.context.float_hint(float);
+                let is = self.context.float_is(float, hint);
+                self.context.symbols_in(is)
+            }
+        }
+    }
+}
 
 impl State {
     /// Whether a number was read from a tensor or depends on one that was drawn: no guard may fix it. If so, the trace ends.
@@ -27,6 +42,10 @@ impl State {
             }
             _ => {}
         }
+        if let Some(size) = self.size_of_program(number) {
+            self.failure.get_or_insert((Reason::VaryingSize, format!("{size}, {why}")));
+            return true;
+        }
         if !self.is_from_draw(number) {
             return false;
         }
@@ -34,20 +53,23 @@ impl State {
         true
     }
 
+    /// A size that a program is traced for all values of, if a number is computed of one.
+    fn size_of_program(&mut self, number: Number) -> Option<String> {
+        self.program.as_ref()?;
+        let symbols = self.symbols.as_mut()?;
+        let within = symbols.within_number(number);
+        let marked = symbols.marked.iter().find(|marked| {
+            symbols.context.as_symbol(marked.expr).is_some_and(|symbol| within.contains(&symbol))
+        });
+        marked.map(|marked| marked.name.clone())
+    }
+
     /// Whether a number was drawn, or is computed from one that was.
     pub(in crate::recorder) fn is_from_draw(&mut self, number: Number) -> bool {
         let (true, Some(symbols)) = (self.claims.draws.is_some(), self.symbols.as_mut()) else {
             return false;
         };
-        let within = match number {
-            Number::Read(_) => return false,
-            Number::Integer(expr) => symbols.context.symbols_of(expr),
-            Number::Float(float) => {
-                let hint = symbols.context.float_hint(float);
-                let is = symbols.context.float_is(float, hint);
-                symbols.context.symbols_in(is)
-            }
-        };
+        let within = symbols.within_number(number);
         let is_drawn = |it: &SymbolId| matches!(symbols.slots[it.index()].part, Part::Drawn(..));
         within.iter().any(is_drawn)
     }

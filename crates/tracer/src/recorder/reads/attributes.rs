@@ -1,7 +1,7 @@
 //! Attributes: CPython's lookup, step by step, so that each slot it reads can be guarded.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PySlice, PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{Peek, peek_instance_dict};
 use stator_cpython::heap::thread_local;
@@ -151,7 +151,10 @@ impl Recorder {
             Kind::Constant => {
                 // Of which class it is, all of its values say alike.
                 let is_class = heap::is_number(owner) && heap::text(name) == "__class__";
-                if !is_class && !lacks(owner, name) {
+                // A bound of a slice is the number that it was made of.
+                let is_bound = owner.is_exact_instance_of::<PySlice>()
+                    && matches!(&*heap::text(name), "start" | "stop" | "step");
+                if !is_class && !is_bound && !lacks(owner, name) {
                     self.concrete(frame, &[owner], "an attribute of a number");
                 }
                 self.native_attr(frame, owner, name)

@@ -1,0 +1,260 @@
+"""Numbers that are computed of the number of rows, where clients have different ones.
+
+A program that runs for all of them at once reads one size: that of the padded rows. What it
+computes of that is a `Number` or a `Share`, which has a tensor with each client's own beside it.
+Whoever is given one takes the tensor, or refuses (`padding.py`); nobody decides by one.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+__all__ = ["LINKED", "NotPaddedError", "Number", "Share", "is_more_than_rows", "of_rows"]
+
+
+class NotPaddedError(Exception):
+    """Clients with other numbers of rows can't run together; the text says why."""
+
+
+class Share(float):
+    """A number that is each client's own. Its value is that of the padded rows."""
+
+    own: Any
+    """A tensor with the client's."""
+    key: Hashable
+    """How it is computed: numbers with equal keys are the same."""
+    conditions: list[Any]
+    """Of the run: what has to hold for each client."""
+
+    __hash__ = float.__hash__
+
+
+class Number(Share):
+    """The same of an integer. It is a float, because otherwise `0.5 * number` wouldn't ask it."""
+
+    plain: int
+
+    def __index__(self) -> int:
+        return self.plain
+
+    __hash__ = float.__hash__
+
+
+def of_rows(count: torch.Tensor, rows: int, conditions: list[Any]) -> Number:
+    """How many rows a client has. `rows`: with the padding."""
+    return _integer(rows, count, ("rows", 1, 0), conditions)
+
+
+def is_more_than_rows(number: Number) -> bool:
+    """Whether it is more than there are rows, for all clients."""
+    found = _linear(number)
+    return found is not None and found[0] >= 1 and found > (1, 0)
+
+
+def _integer(value: int, own: Any, key: Hashable, conditions: list[Any]) -> Number:
+    found = Number(value)
+    found.plain, found.own, found.key, found.conditions = value, own, key, conditions
+    return found
+
+
+def _fraction(value: float, own: Any, key: Hashable, conditions: list[Any]) -> Share:
+    found = Share(value)
+    found.own, found.key, found.conditions = own, key, conditions
+    return found
+
+
+def _value(number: Any) -> Any:
+    """The plain number."""
+    if isinstance(number, Number):
+        return number.plain
+    return float.__pos__(number) if isinstance(number, Share) else number
+
+
+def _own(number: Any) -> Any:
+    return number.own if isinstance(number, Share) else number
+
+
+def _key(number: Any) -> Hashable:
+    return number.key if isinstance(number, Share) else number
+
+
+def _linear(number: Any) -> tuple[int, int] | None:
+    """`a` and `b`, of what is `a` times the number of rows and `b` more."""
+    if type(number) is int:
+        return 0, number
+    if isinstance(number, Number) and isinstance(number.key, tuple) and number.key[0] == "rows":
+        return number.key[1], number.key[2]
+    return None
+
+
+def _sum(name: str, left: Any, right: Any) -> tuple[int, int] | None:
+    """The same of a sum, difference or multiple."""
+    a, b = _linear(left), _linear(right)
+    if a is None or b is None:
+        return None
+    if name in ("add", "sub"):
+        sign = 1 if name == "add" else -1
+        return a[0] + sign * b[0], a[1] + sign * b[1]
+    if name != "mul" or (a[0] and b[0]):
+        return None
+    return a[0] * b[1] + a[1] * b[0], a[1] * b[1]
+
+
+_PLAIN = (bool, int, float)
+_DIVIDING = frozenset({"truediv", "floordiv", "mod"})
+
+
+def _computed(name: str, left: Any, right: Any) -> Any:
+    """What an operator gives of two numbers, of which at least one is each client's own."""
+    for each in (left, right):
+        if not isinstance(each, Share) and type(each) not in _PLAIN:
+            return NotImplemented
+    conditions = (left if isinstance(left, Share) else right).conditions
+    operate = getattr(operator, name)
+    value = operate(_value(left), _value(right))
+    linear = _sum(name, left, right)
+    if linear is not None and not linear[0]:
+        return linear[1]
+    a, b = _own(left), _own(right)
+    is_whole = isinstance(value, int)
+    if not is_whole:
+        # As Python computes them, whatever the default element type is.
+        a, b = (each.double() if isinstance(each, torch.Tensor) else float(each) for each in (a, b))
+    if name in _DIVIDING and isinstance(b, torch.Tensor):
+        conditions.append(b != 0)
+        b = torch.where(b == 0, 1, b)
+    if name == "floordiv":
+        own = torch.div(torch.as_tensor(a), b, rounding_mode="floor")
+    elif name == "mod":
+        own = torch.remainder(torch.as_tensor(a), b)
+    else:
+        own = operate(a, b)
+    key = (name, _key(left), _key(right)) if linear is None else ("rows", *linear)
+    make: Any = _integer if is_whole else _fraction
+    return make(value, own, key, conditions)
+
+
+def _operator(name: str) -> tuple[Any, Any]:
+    def forward(self: Any, other: Any) -> Any:
+        return _computed(name, self, other)
+
+    def backward(self: Any, other: Any) -> Any:
+        return _computed(name, other, self)
+
+    return forward, backward
+
+
+def _refuse(*_: Any) -> Any:
+    raise NotPaddedError("it computes with the number of rows")
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
+    _forward, _backward = _operator(_name)
+    setattr(Share, f"__{_name}__", _forward)
+    setattr(Share, f"__r{_name}__", _backward)
+for _name in (
+    *("divmod", "pow", "rpow", "rdivmod", "lt", "le", "gt", "ge", "eq", "ne", "bool"),
+    *("lshift", "rshift", "rlshift", "rrshift", "and", "or", "xor", "rand", "ror", "rxor"),
+    *("abs", "invert", "int", "float", "round", "trunc", "floor", "ceil", "pos"),
+):
+    setattr(Share, f"__{_name}__", _refuse)
+setattr(Share, "__neg__", lambda self: _computed("mul", self, -1))  # noqa: B010
+
+
+# What programs name that gives numbers.
+
+
+def _whole(name: str, to: Callable[[Any], Any]) -> Callable[..., Any]:
+    """`int` and others, of one number."""
+    plain = getattr(builtins, name, None) or getattr(math, name)
+
+    def whole(number: Any, *rest: Any) -> Any:
+        if not isinstance(number, Share):
+            return plain(number, *rest)
+        if rest:
+            _refuse()
+        if isinstance(number, Number):
+            return number
+        own = to(number.own).to(torch.int64)
+        return _integer(plain(_value(number)), own, (name, number.key), number.conditions)
+
+    return whole
+
+
+def _float(number: Any) -> Any:
+    if isinstance(number, Number):
+        own = number.own.double()
+        return _fraction(float(_value(number)), own, ("float", number.key), number.conditions)
+    return number if isinstance(number, Share) else float(number)
+
+
+def _root(number: Any) -> Any:
+    if not isinstance(number, Share):
+        return math.sqrt(number)
+    given = _float(number)
+    given.conditions.append(given.own >= 0)
+    own = torch.sqrt(given.own.clamp(min=0))
+    return _fraction(math.sqrt(_value(given)), own, ("sqrt", given.key), given.conditions)
+
+
+def _outermost(name: str, plain: Callable[..., Any], to: Callable[..., Any]) -> Callable[..., Any]:
+    """`min` and `max` of two numbers."""
+
+    def outermost(*numbers: Any) -> Any:
+        known = [each for each in numbers if isinstance(each, Share)]
+        if not known:
+            return plain(*numbers)
+        kinds = {isinstance(each, (int, Number)) for each in numbers}
+        is_whole = kinds == {True}
+        if len(numbers) != 2 or len(kinds) > 1:
+            # Which type it gives each client would have its own.
+            _refuse()
+        conditions = known[0].conditions
+        kind = torch.int64 if is_whole else torch.float64
+        a, b = (
+            own if isinstance(own := _own(each), torch.Tensor) else torch.tensor(own, dtype=kind)
+            for each in numbers
+        )
+        make: Any = _integer if is_whole else _fraction
+        key = (name, *map(_key, numbers))
+        return make(plain(*map(_value, numbers)), to(a, b), key, conditions)
+
+    return outermost
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    plain = getattr(builtins, name, None) or getattr(math, name)
+
+    def refused(*numbers: Any) -> Any:
+        if any(isinstance(each, Share) for each in numbers):
+            _refuse()
+        return plain(*numbers)
+
+    return refused
+
+
+LINKED: dict[str, Any] = {
+    "builtins.float": _float,
+    "builtins.int": _whole("int", torch.trunc),
+    "builtins.round": _whole("round", torch.round),
+    "math.trunc": _whole("trunc", torch.trunc),
+    "math.floor": _whole("floor", torch.floor),
+    "math.ceil": _whole("ceil", torch.ceil),
+    "math.sqrt": _root,
+    "builtins.max": _outermost("max", max, torch.maximum),
+    "builtins.min": _outermost("min", min, torch.minimum),
+    "torch.sym_max": _outermost("max", torch.sym_max, torch.maximum),
+    "torch.sym_min": _outermost("min", torch.sym_min, torch.minimum),
+    "builtins.abs": _refused("abs"),
+    **{
+        f"math.{name}": _refused(name)
+        for name in ("cos", "exp", "log", "log10", "log2", "sin", "tanh")
+    },
+}
+"""What programs call in the place of what their texts name: it may be given such numbers."""

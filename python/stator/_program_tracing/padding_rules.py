@@ -1,0 +1,11 @@
+"""The rules for padded rows of all files."""
+
+from __future__ import annotations
+
+from stator._program_tracing import padding_layers, padding_order, padding_shapes
+from stator._program_tracing.padding import Padding
+
+__all__ = ["FILES", "Padding"]
+
+FILES = (padding_layers, padding_order, padding_shapes)
+"""They add their rules where they are imported."""

@@ -1,0 +1,624 @@
+"""Rules for padded rows (`padding.py`): sizes, shapes, and which rows are taken.
+
+What takes some rows gives a tensor with as many padded rows again, of which a client's own are the
+first ones: so a slice that ends sooner has more padding, and one that begins later is moved up. Its
+padding is one of the rows that were taken, because others may not be finite.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from stator._program_tracing.padding import (
+    Padding,
+    greatest,
+    least,
+    positive,
+    rule_for,
+    without_rows,
+)
+from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share
+
+__all__ = ["Padding"]
+
+_RESHAPED = "clients of different sizes: rows are reshaped"
+_TAKEN = "clients of different sizes: some rows are taken"
+
+
+# Sizes.
+
+
+@rule_for("size", "shape")
+def _size(padding: Padding, call: Any, /, input: Any, dim: Any = None) -> Any:
+    rows = padding.dim(input)
+    sizes = [padding.number(input) if at == rows else size for at, size in enumerate(input.shape)]
+    return tuple(sizes) if dim is None else sizes[dim]
+
+
+@rule_for("numel", "nelement")
+def _count(padding: Padding, call: Any, /, input: Any) -> Any:
+    others = [size for at, size in enumerate(input.shape) if at != padding.dim(input)]
+    return padding.number(input) * math.prod(others)
+
+
+@rule_for("zeros", "ones", "empty", "full")
+def _made(padding: Padding, call: Any, /, *args: Any, **how: Any) -> Any:
+    if "size" in how:
+        size, rest = how.pop("size"), args
+    elif args and isinstance(args[0], (tuple, list)):
+        size, rest = args[0], args[1:]
+    else:
+        size, rest = args, ()
+    return _of_size(padding, call, size, rest, how)
+
+
+@rule_for("new_zeros", "new_ones", "new_empty", "new_full")
+def _made_like(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) -> Any:
+    if "size" in how:
+        size, rest = how.pop("size"), args
+    elif args and isinstance(args[0], (tuple, list)):
+        size, rest = args[0], args[1:]
+    else:
+        size, rest = args, ()
+    like = torch.empty((), dtype=input.dtype)
+
+    def make(*args: Any, **how: Any) -> Any:
+        return call(like, *args, **how)
+
+    make.name = call.name  # type: ignore[attr-defined]
+    how.setdefault("dtype", input.dtype)
+    return _of_size(padding, make, size, rest, how)
+
+
+def _of_size(
+    padding: Padding, call: Any, size: Any, rest: tuple[Any, ...], how: dict[str, Any]
+) -> Any:
+    """A new tensor, which may have rows, or their number in it."""
+    at = [at for at, each in enumerate(size) if isinstance(each, Number)]
+    if len(at) > 1:
+        raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
+    sizes = [padding.rows if isinstance(each, Number) else each for each in size]
+    fill = how.pop("fill_value", rest[0] if rest else None)
+    without_rows(padding, how, rest[1:])
+    if isinstance(fill, Share) and "full" in call.name:
+        usual = torch.int64 if isinstance(fill, Number) else torch.get_default_dtype()
+        kind = how.pop("dtype", None) or usual
+        without_rows(padding, how)
+        found = torch.zeros(sizes, dtype=kind, **how) + fill.own.to(kind)
+    elif "full" in call.name:
+        without_rows(padding, fill)
+        found = call(sizes, fill, **how)
+    else:
+        found = call(sizes, *rest, **how)
+    return padding.mark(found, at[0], size[at[0]]) if at else found
+
+
+@rule_for("tensor", "as_tensor", "scalar_tensor")
+def _number(padding: Padding, call: Any, /, data: Any, dtype: Any = None, **how: Any) -> Any:
+    if how or not isinstance(data, Share):
+        raise NotPaddedError("clients of different sizes: numbers in another form")
+    # `scalar_tensor` has the default element type.
+    is_whole = isinstance(data, Number) and call.name != "scalar_tensor"
+    usual = torch.int64 if is_whole else torch.get_default_dtype()
+    return data.own.to(dtype or usual, copy=True)
+
+
+@rule_for("arange")
+def _arange(padding: Padding, call: Any, /, *args: Any, **how: Any) -> Any:
+    """Numbers from one on, as many as rows."""
+    start, end = (0, args[0]) if len(args) == 1 else args[:2]
+    without_rows(padding, how, start)
+    if len(args) > 2 or type(start) is not int or not isinstance(end, Number) or "step" in how:
+        raise NotPaddedError("clients of different sizes: numbers in another form")
+    number = end - start
+    if not isinstance(number, Number):
+        raise NotPaddedError("clients of different sizes: numbers in another form")
+    found = call(start, start + padding.rows, **how)
+    # Its padding is as its beginning: these may be places of rows.
+    found = torch.where(torch.arange(padding.rows) < number.own, found, found[:1])
+    return padding.mark(found, 0, number)
+
+
+# Shapes.
+
+
+@rule_for("reshape", "view")
+def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
+    """Rows stay the first dimension."""
+    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    without_rows(padding, *sizes[1:])
+    if any(type(size) is not int for size in sizes[1:]):
+        raise NotPaddedError(_RESHAPED)
+    rest = math.prod(input.shape[1:])
+    others = math.prod(sizes[1:])
+    if padding.dim(input) != 0 or not sizes or isinstance(sizes[0], torch.dtype) or not rest:
+        raise NotPaddedError(_RESHAPED)
+    if isinstance(sizes[0], Number):
+        # One of the others may be what is left.
+        is_kept = padding.is_size(sizes[0]) and (others == rest or sizes[1:].count(-1) == 1)
+    else:
+        is_kept = sizes[0] == -1 and others == rest
+    if not is_kept:
+        raise NotPaddedError(_RESHAPED)
+    return padding.mark(call(input, (padding.rows, *sizes[1:])), 0)
+
+
+@rule_for("flatten", "ravel")
+def _flatten(
+    padding: Padding, call: Any, /, input: Any, start_dim: int = 0, end_dim: int = -1
+) -> Any:
+    dim, start = padding.dim(input), positive(start_dim, input)
+    is_alone = input.dim() == 1 or math.prod(input.shape) == padding.rows
+    if dim is None or (dim >= start and not is_alone):
+        raise NotPaddedError(_RESHAPED)
+    if dim >= start:
+        found = call(input) if call.name == "ravel" else call(input, start_dim, end_dim)
+        return padding.mark(found, start)
+    return padding.mark(call(input, start_dim, end_dim), dim)
+
+
+@rule_for("unsqueeze")
+def _unsqueeze(padding: Padding, call: Any, /, input: Any, dim: int) -> Any:
+    rows, at = padding.dim(input) or 0, dim + input.dim() + 1 if dim < 0 else dim
+    return padding.mark(call(input, dim), rows + (at <= rows))
+
+
+@rule_for("squeeze")
+def _squeeze(padding: Padding, call: Any, /, input: Any, dim: Any) -> Any:
+    if type(dim) is not int:
+        raise NotPaddedError(_RESHAPED)
+    at, rows = positive(dim, input), padding.dim(input) or 0
+    if at == rows:
+        raise NotPaddedError(_RESHAPED)
+    found = call(input, dim)
+    return padding.mark(found, rows - (found.dim() < input.dim() and at < rows))
+
+
+@rule_for("transpose", "swapaxes", "swapdims")
+def _transpose(padding: Padding, call: Any, /, input: Any, dim0: int, dim1: int) -> Any:
+    order = list(range(input.dim()))
+    a, b = positive(dim0, input), positive(dim1, input)
+    order[a], order[b] = b, a
+    return padding.mark(call(input, dim0, dim1), order.index(padding.dim(input) or 0))
+
+
+@rule_for("permute")
+def _permute(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
+    order = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    order = [positive(dim, input) for dim in order]
+    return padding.mark(call(input, *dims), order.index(padding.dim(input) or 0))
+
+
+@rule_for("movedim", "moveaxis")
+def _movedim(padding: Padding, call: Any, /, input: Any, source: Any, destination: Any) -> Any:
+    """Where rows are then the same move says of the numbers of the dimensions."""
+    order = torch.empty([*range(input.dim())]).movedim(source, destination).shape
+    return padding.mark(call(input, source, destination), order.index(padding.dim(input) or 0))
+
+
+@rule_for("T", "t", "mT", "H", "mH")
+def _turned(padding: Padding, call: Any, /, input: Any) -> Any:
+    if input.dim() != 2:
+        raise NotPaddedError(_RESHAPED)
+    return padding.mark(call(input), 1 - (padding.dim(input) or 0))
+
+
+@rule_for("expand", "broadcast_to")
+def _expand(padding: Padding, call: Any, /, input: Any, *sizes: Any) -> Any:
+    shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    rows = padding.dim(input)
+    at = [place for place, size in enumerate(shape) if isinstance(size, Number)]
+    if rows is not None:
+        own = rows + len(shape) - input.dim()
+        at = at or [own]
+        if at != [own] or not (padding.is_size(shape[own]) or shape[own] == -1):
+            raise NotPaddedError("clients of different sizes: rows beside something else")
+    if len(at) != 1:
+        raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
+    known = [padding.rows if isinstance(size, Number) else size for size in shape]
+    size = shape[at[0]]
+    return padding.mark(call(input, known), at[0], size if isinstance(size, Number) else None)
+
+
+@rule_for("expand_as")
+def _expand_as(padding: Padding, call: Any, /, input: Any, other: Any) -> Any:
+    at, rows = padding.dim(other), padding.dim(input)
+    if at is None or (rows is not None and rows + other.dim() - input.dim() != at):
+        raise NotPaddedError("clients of different sizes: rows beside something else")
+    return padding.mark(call(input, other), at)
+
+
+@rule_for("chunk", "split", "tensor_split", "unbind", "unsafe_chunk", "unsafe_split")
+def _parts(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) -> Any:
+    """Parts of each row."""
+    without_rows(padding, args, how)
+    count = 0 if call.name == "unbind" else 1
+    dim = args[count] if len(args) > count else how.get("dim", 0)
+    rows, at = padding.dim(input) or 0, positive(dim, input)
+    if at == rows:
+        raise NotPaddedError(_TAKEN)
+    found = call(input, *args, **how)
+    return tuple(
+        padding.mark(part, rows - (part.dim() < input.dim() and at < rows)) for part in found
+    )
+
+
+@rule_for("cat", "concat", "concatenate", "stack", "hstack", "vstack", is_of_several=True)
+def _joined(padding: Padding, call: Any, /, tensors: Any, dim: int = 0) -> Any:
+    if call.name in ("hstack", "vstack"):
+        raise NotPaddedError("clients of different sizes: rows are joined in another form")
+    dims = {padding.dim(tensor) for tensor in tensors}
+    ranks = {tensor.dim() for tensor in tensors}
+    found_dims = tensors[0].dim() + (call.name == "stack")
+    at = dim + found_dims if dim < 0 else dim
+    if call.name != "stack" and at in dims and dims <= {at, None} and len(ranks) == 1:
+        return _one_after_the_other(padding, tensors, at)
+    if len(dims) != 1:
+        raise NotPaddedError("clients of different sizes: rows are joined with something else")
+    rows = dims.pop()
+    if rows is None:
+        raise NotPaddedError("clients of different sizes: rows are joined")
+    found = call(tensors, dim)
+    return padding.mark(found, rows + (call.name == "stack" and at <= rows))
+
+
+def _one_after_the_other(padding: Padding, tensors: Any, dim: int) -> Any:
+    """Rows behind each other, with all padding behind them."""
+    total: Any = 0
+    place = torch.arange(padding.rows)
+    source = torch.zeros(padding.rows, dtype=torch.int64)
+    first = 0
+    for tensor in tensors:
+        # In what stands before it are so many of a client's own.
+        is_padded = padding.dim(tensor) is not None
+        number: Any = padding.number(tensor) if is_padded else tensor.shape[dim]
+        before = total.own if isinstance(total, Number) else total
+        own = number.own if is_padded else number
+        is_here = (place >= before) & (place < before + own)
+        source = torch.where(is_here, place - before + first, source)
+        first += tensor.shape[dim]
+        total = total + number
+    if not isinstance(total, Number):
+        raise NotPaddedError("clients of different sizes: rows are joined")
+    whole = torch.cat(list(tensors), dim)
+    return padding.mark(_taken(whole, dim, source), dim, total)
+
+
+@rule_for("repeat", "tile")
+def _repeat(padding: Padding, call: Any, /, input: Any, *sizes: Any) -> Any:
+    shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    without_rows(padding, shape)
+    rows = (padding.dim(input) or 0) + len(shape) - input.dim()
+    if len(shape) < input.dim() or shape[rows] != 1:
+        raise NotPaddedError(_RESHAPED)
+    return padding.mark(call(input, *sizes), rows)
+
+
+# Which rows are taken.
+
+
+def _taken(tensor: Any, dim: int, places: Any) -> Any:
+    """Rows by their places."""
+    if not dim:
+        return tensor[places]
+    return tensor.movedim(dim, 0)[places].movedim(0, dim)
+
+
+def _from(padding: Padding, tensor: Any, first: Any, number: Any) -> Any:
+    """As many rows as a number says, from a place on."""
+    dim = padding.dim(tensor) or 0
+    is_moved = isinstance(first, torch.Tensor) or first
+    if type(number) is int:
+        places = torch.arange(number) + first
+        return _taken(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
+    # Its padding is its own first row: others may not be as finite.
+    padding.holds(number.own > 0)
+    places = torch.arange(padding.rows)
+    places = torch.where(places < number.own, places, 0) + first
+    return padding.mark(_taken(tensor, dim, places.clamp(max=padding.rows - 1)), dim, number)
+
+
+def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
+    """A bound of a slice, counted from the first row."""
+    if bound is None:
+        return whole
+    if isinstance(bound, Number):
+        padding.holds(bound.own >= 0)
+        return bound
+    if type(bound) is not int:
+        raise NotPaddedError(_TAKEN)
+    return number + bound if bound < 0 else bound
+
+
+def _sliced(padding: Padding, tensor: Any, key: slice) -> Any:
+    """A slice of rows, which all clients have."""
+    if key.step is not None and not (type(key.step) is int and key.step == 1):
+        raise NotPaddedError(_TAKEN)
+    number = padding.number(tensor)
+    start = _bound(padding, key.start, number, 0)
+    stop = _bound(padding, key.stop, number, number)
+    first = start.own if isinstance(start, Number) else start
+    last = stop.own if isinstance(stop, Number) else stop
+    many = stop - start
+    if isinstance(stop, Number) and stop.key == number.key:
+        padding.holds(torch.as_tensor(first) <= number.own)
+    else:
+        padding.holds((torch.as_tensor(first) <= last) & (last <= number.own))
+    padding.holds(torch.as_tensor(first) >= 0)
+    if type(many) is int and not 0 <= many <= padding.rows:
+        raise NotPaddedError(_TAKEN)
+    return _from(padding, tensor, first, many)
+
+
+def _row(padding: Padding, tensor: Any, place: Any) -> Any:
+    """One row, in a dimension of one."""
+    number = padding.number(tensor)
+    if isinstance(place, Number):
+        own = place.own
+    elif type(place) is int:
+        own = number.own + place if place < 0 else torch.as_tensor(place)
+    else:
+        raise NotPaddedError(_TAKEN)
+    padding.holds((own >= 0) & (own < number.own))
+    if type(place) is int and place >= 0:
+        if place >= padding.rows:
+            raise NotPaddedError(_TAKEN)
+        return tensor.narrow(padding.dim(tensor), place, 1)
+    return _taken(tensor, padding.dim(tensor) or 0, own.reshape(1))
+
+
+def _by_places(padding: Padding, tensor: Any, dim: int, places: Any) -> Any:
+    """Rows by a tensor of places, as PyTorch counts them; these may have rows, too."""
+    number = padding.number(tensor)
+    own = padding.only(places, 0)
+    padding.holds((own >= -number.own) & (own < number.own))
+    if padding.dim(places) is not None:
+        padding.has_some(tensor)
+    known = torch.where(own < 0, own + number.own, own)
+    return _taken(tensor, dim, known)
+
+
+@rule_for("getitem", is_of_several=True)
+def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
+    """Numbers, slices and new dimensions; rows by their places, and places that rows say."""
+    rows = padding.dim(input)
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(isinstance(each, torch.Tensor) for each in keys):
+        return _item_by_places(padding, call, input, key, keys)
+    at = [at for at, each in enumerate(keys) if each is Ellipsis]
+    if at:
+        used = sum(each is not None and each is not Ellipsis for each in keys)
+        keys[at[0] : at[0] + 1] = [slice(None)] * (input.dim() - used)
+    if rows is None:
+        raise NotPaddedError(_TAKEN)
+    keys += [slice(None)] * (input.dim() - sum(each is not None for each in keys))
+    dim, place, taken = 0, 0, input
+    number: Number | None = padding.number(input)
+    for at_key, each in enumerate(keys):
+        if each is None:
+            place += dim <= rows
+            continue
+        if dim == rows and isinstance(each, slice):
+            if not _is_whole(each):
+                taken = _sliced(padding, input, each)
+                number = padding.number(taken) if padding.dim(taken) is not None else None
+                keys[at_key] = slice(None)
+        elif dim == rows:
+            taken, number, keys[at_key] = _row(padding, input, each), None, 0
+        elif isinstance(each, slice):
+            without_rows(padding, each)
+            place += dim < rows
+        elif type(each) is not int:
+            raise NotPaddedError(_TAKEN)
+        dim += 1
+    found = call(taken, tuple(keys))
+    return found if number is None else padding.mark(found, place, number)
+
+
+def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: list[Any]) -> Any:
+    """By one tensor of places, or one for each dimension with rows beside each other."""
+    rows = padding.dim(input)
+    tensors = [each for each in keys if isinstance(each, torch.Tensor)]
+    if any(each.dtype in (torch.bool, torch.uint8) for each in tensors):
+        raise NotPaddedError("clients of different sizes: rows are chosen by data")
+    marked = [each for each in tensors if padding.dim(each) is not None]
+    if isinstance(keys[0], torch.Tensor) and all(map(_is_whole, keys[1:])):
+        places = keys[0]
+        number = padding.number(places) if marked else None
+        if rows is None:
+            return padding.mark(call(input, key), padding.dim(places) or 0, number)
+        if rows == 0:
+            found = _by_places(padding, input, 0, places)
+            at = padding.dim(places)
+            return found if at is None else padding.mark(found, at, number)
+        if places.dim() == 1 and not marked:
+            return padding.mark(call(input, key), rows)
+        raise NotPaddedError(_TAKEN)
+    if len(tensors) != len(keys) or not marked or len(marked) != len(tensors):
+        raise NotPaddedError(_TAKEN)
+    if {padding.dim(each) for each in marked} != {0} or {each.dim() for each in marked} != {1}:
+        raise NotPaddedError(_TAKEN)
+    if rows is None:
+        return padding.mark(call(input, key), 0)
+    if rows or len({padding.number(each).key for each in marked}) != 1:
+        raise NotPaddedError(_TAKEN)
+    # One element of each row, or of several rows.
+    number = padding.number(input)
+    own = padding.only(keys[0], 0)
+    padding.holds((own >= -number.own) & (own < number.own))
+    known = torch.where(own < 0, own + number.own, own)
+    return padding.mark(call(input, (known, *keys[1:])), 0, padding.number(keys[0]))
+
+
+def _is_whole(key: Any) -> bool:
+    bounds = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
+    return all(bound is None for bound in bounds) and isinstance(key, slice)
+
+
+@rule_for("select")
+def _select(padding: Padding, call: Any, /, input: Any, dim: int, index: Any) -> Any:
+    at, rows = positive(dim, input), padding.dim(input)
+    if rows is None:
+        raise NotPaddedError(_TAKEN)
+    if at == rows:
+        return _row(padding, input, index).squeeze(rows)
+    without_rows(padding, index)
+    return padding.mark(call(input, dim, index), rows - (at < rows))
+
+
+@rule_for("narrow")
+def _narrow(padding: Padding, call: Any, /, input: Any, dim: int, start: Any, length: Any) -> Any:
+    at, rows = positive(dim, input), padding.dim(input)
+    if rows is None:
+        raise NotPaddedError(_TAKEN)
+    if at != rows:
+        without_rows(padding, start, length)
+        return padding.mark(call(input, dim, start, length), rows)
+    number = padding.number(input)
+    first = _bound(padding, start, number, 0)
+    return _sliced(padding, input, slice(first, first + length))
+
+
+@rule_for("index_select", is_of_several=True)
+def _index_select(padding: Padding, call: Any, /, input: Any, dim: int, index: Any) -> Any:
+    rows, at = padding.dim(input), positive(dim, input)
+    own = padding.dim(index)
+    if rows is None:
+        return padding.mark(call(input, dim, index), at)
+    if at != rows:
+        if own is not None:
+            raise NotPaddedError(_TAKEN)
+        return padding.mark(call(input, dim, index), rows)
+    padding.holds(padding.only(index, 0) >= 0)
+    found = _by_places(padding, input, at, index.reshape(-1))
+    return found if own is None else padding.mark(found, at, padding.number(index))
+
+
+@rule_for("gather", "take_along_dim", is_of_several=True)
+def _gather(padding: Padding, call: Any, /, input: Any, dim: int, index: Any, **how: Any) -> Any:
+    if call.name == "take_along_dim":
+        dim, index = index, dim
+    without_rows(padding, how)
+    rows, own, at = padding.dim(input), padding.dim(index), positive(dim, input)
+    beside = [
+        (a, b) for d, (a, b) in enumerate(zip(input.shape, index.shape, strict=False)) if d != at
+    ]
+    if input.dim() != index.dim() or (call.name != "gather" and any(a != b for a, b in beside)):
+        raise NotPaddedError(_TAKEN)
+    if rows == at:
+        number = padding.number(input)
+        places = padding.only(index, 0)
+        padding.holds((places >= 0) & (places < number.own))
+        found = torch.gather(input, at, places)
+        return found if own is None else padding.mark(found, own, padding.number(index))
+    if rows is None or rows != own:
+        raise NotPaddedError("clients of different sizes: rows beside something else")
+    return padding.mark(torch.gather(input, at, index), rows)
+
+
+@rule_for("flip")
+def _flip(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
+    given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    without_rows(padding, given)
+    rows, known = padding.dim(input) or 0, [positive(dim, input) for dim in given]
+    found = input.flip([dim for dim in known if dim != rows])
+    if rows in known:
+        places = torch.arange(padding.rows)
+        own = padding.number(input).own
+        found = _taken(found, rows, torch.where(places < own, own - 1 - places, places))
+    return padding.mark(found, rows)
+
+
+@rule_for("roll")
+def _roll(padding: Padding, call: Any, /, input: Any, shifts: Any, dims: Any = None) -> Any:
+    """Of one dimension."""
+    shift = shifts[0] if isinstance(shifts, (tuple, list)) and len(shifts) == 1 else shifts
+    dim = dims[0] if isinstance(dims, (tuple, list)) and len(dims) == 1 else dims
+    if dim is None and input.dim() == 1:
+        dim = 0
+    rows = padding.dim(input)
+    if type(shift) is not int or type(dim) is not int or rows is None:
+        raise NotPaddedError("clients of different sizes: rows are rolled in another form")
+    if positive(dim, input) != rows:
+        return padding.mark(call(input, shift, dim), rows)
+    places = torch.arange(padding.rows)
+    own = padding.number(input).own.clamp(min=1)
+    found = _taken(input, rows, torch.where(places < own, (places - shift) % own, places))
+    return padding.mark(found, rows)
+
+
+@rule_for("diff")
+def _diff(padding: Padding, call: Any, /, input: Any, n: int = 1, dim: int = -1) -> Any:
+    rows, at = padding.dim(input) or 0, positive(dim, input)
+    if at != rows:
+        return padding.mark(call(input, n, dim), rows)
+    for _ in range(n):
+        later = _sliced(padding, input, slice(1, None))
+        sooner = _sliced(padding, input, slice(None, -1))
+        number = padding.number(later)
+        made = later ^ sooner if input.dtype == torch.bool else later - sooner
+        input = padding.mark(made, rows, number)
+    return input
+
+
+# Sums by place.
+
+
+@rule_for("index_add", "index_add_", "scatter_add", "scatter_add_")
+def _added(
+    padding: Padding, call: Any, /, input: Any, dim: int, index: Any, source: Any, **how: Any
+) -> Any:
+    without_rows(padding, input, how)
+    rows = padding.dim(source)
+    if rows is None or padding.dim(index) != (0 if index.dim() == 1 else rows):
+        raise NotPaddedError("clients of different sizes: rows are added to something else")
+    if index.dim() == 1 and rows != positive(dim, input):
+        raise NotPaddedError("clients of different sizes: rows are added to something else")
+    # No row of the padding is one that isn't there.
+    places = padding.only(index, 0)
+    return call(input, dim, places, padding.only(source, 0), **how)
+
+
+@rule_for("index_put", "index_put_")
+def _put(
+    padding: Padding, call: Any, /, input: Any, indices: Any, values: Any, accumulate: Any = False
+) -> Any:
+    """What is added at places."""
+    without_rows(padding, input, accumulate)
+    are_rows = all(padding.dim(index) == 0 and index.dim() == 1 for index in indices)
+    beside = input.dim() - len(indices)
+    is_known = values.dim() <= beside if padding.dim(values) is None else padding.dim(values) == 0
+    if not accumulate or not are_rows or not is_known:
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    mask = padding.mask(indices[0]).reshape([-1, *[1] * beside])
+    added = torch.where(mask, values, torch.zeros((), dtype=values.dtype))
+    return call(input, tuple(padding.only(index, 0) for index in indices), added, True)
+
+
+@rule_for("scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_")
+def _put_together(
+    padding: Padding,
+    call: Any,
+    /,
+    input: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    *args: Any,
+    **how: Any,
+) -> Any:
+    """The greatest, or such, of what is at places."""
+    without_rows(padding, input, args, how)
+    name = args[0] if args else how.get("reduce")
+    neutral = {"sum": 0, "prod": 1, "amax": least(source.dtype), "amin": greatest(source.dtype)}
+    rows = padding.dim(source)
+    is_known = rows is not None and padding.dim(index) == (0 if index.dim() == 1 else rows)
+    if not is_known or name not in neutral or (index.dim() == 1 and rows != positive(dim, input)):
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    if how.get("include_self", args[1] if len(args) > 1 else True) is not True:
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    given = padding.only(source, neutral[name])
+    return call(input, dim, padding.only(index, 0), given, *args, **how)
