@@ -369,7 +369,8 @@ def test_packed_texts(exact: bool, caplog: pytest.LogCaptureFixture) -> None:
         state, _ = process.next(
             process.initialize(), [{"inputs": words, "labels": labels} for words, labels in data]
         )
-    assert not caplog.records
+    # Clients with as many texts run at once: how a text is packed has no rule for padding.
+    assert all("for clients with as many rows" in record.msg for record in caplog.records)
     done = []
     for words, labels in data:
         own = copy.deepcopy(net)
