@@ -79,6 +79,10 @@ pub fn compile<'py>(task: &Bound<'py, PyAny>) -> PyResult<Object<'py>> {
     let _ends = Compiling;
     COMPILES.store(true, Relaxed);
     IS_COMPILING.set(true);
+    if !HURRIES.load(Relaxed) {
+        // Nobody has counted a call that has begun before: a short one ends meanwhile.
+        task.py().detach(|| std::thread::sleep(PATIENCE));
+    }
     let _active = Active::new(task.py(), park);
     task.call0()
 }
