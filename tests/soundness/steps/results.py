@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from differential.support import api
 from torch import Tensor
 
 
@@ -27,6 +29,22 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, (list, tuple)):
         return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right or (left != left and right != right))
+
+
+def agree(expected: Iterable[Any], found: Iterable[Any]) -> None:
+    """Each call gave the same."""
+    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
+        assert same(left, right), f"call {call}: {right}, not {left}"
+
+
+def runs_whole(compiled: Any, replayed: int) -> None:
+    """Its calls have no break, and so many at least are replays."""
+    if api.PLAIN:
+        return
+    assert api.breaks(compiled) == 0, api.reason(compiled)
+    hits = api.hits(compiled)
+    assert hits is not None
+    assert hits >= replayed, api.reason(compiled)
 
 
 def same_tensors(left: Tensor, right: Tensor) -> bool:

@@ -11,7 +11,7 @@ import torch
 from differential.support import api
 from torch import Tensor, nn
 
-from .results import copied, same
+from .results import agree, copied
 
 HELD = SimpleNamespace(seen=[], count=0, limit=1.0, buffer=torch.zeros(2), kept=None)
 
@@ -336,8 +336,7 @@ def test_calls(fn: Callable[[Tensor], Any], capsys: pytest.CaptureFixture[str]) 
     compiled = api.compile(fn)
     found = run(compiled)
     assert capsys.readouterr().out == printed
-    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"call {call}: {right}, not {left}"
+    agree(expected, found)
     if fn in REPLAYED and not api.PLAIN:
         hits, breaks = api.hits(compiled), api.breaks(compiled)
         assert hits is not None

@@ -16,7 +16,7 @@ from differential.support import api
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .results import same
+from .results import agree, same
 
 # What a program is: a function, and the arguments of its calls. Each is made anew, so that the plain and the compiled one
 # begin with the same state.
@@ -531,8 +531,7 @@ ELSEWHERE = {"penalty", "written_in_between"}
 def test_steps_end_as_plain_ones_do(name: str, backend: str) -> None:
     expected, _ = run(PROGRAMS[name], lambda function: function)
     found, compiled = run(PROGRAMS[name], lambda it: api.compile(it, backend=backend))
-    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"call {call}: {right}, not {left}"
+    agree(expected, found)
     if backend == "eager" and name in WHOLE and not api.PLAIN:
         assert api.breaks(compiled) == 0, api.reason(compiled)
         assert api.hits(compiled), api.reason(compiled)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import stator
 
-from .results import same
+from .results import agree, same
 
 # What a program is: a function of a tensor and a list that it may write to.
 Body = Callable[[Tensor, list[Any]], Any]
@@ -599,8 +599,7 @@ def test_both_ways_are_those_of_plain_python(
     records = told(caplog)
     caplog.clear()
     found, compiled = run(PROGRAMS[name], lambda body: api.compile(body, backend=backend))
-    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"call {call}: {right}, not {left}"
+    agree(expected, found)
     assert told(caplog) == records
     if backend == "eager" and name in WHOLE and not api.PLAIN:
         assert api.breaks(compiled) == 0, api.reason(compiled)

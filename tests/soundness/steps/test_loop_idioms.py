@@ -14,7 +14,7 @@ import torch
 from differential.support import api
 from torch import Tensor, nn
 
-from .results import copied, same
+from .results import agree, copied
 
 # A program: a function of a tensor, and what happens before each call.
 Program = tuple[Callable[[Tensor], Any], Callable[[int], None]]
@@ -278,8 +278,7 @@ def test_steps_are_plain_ones(name: str) -> None:
     finally:
         for attribute in ("scale", "twice"):
             setattr(Holder, attribute, before[attribute])
-    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"call {call}: {right}, not {left}"
+    agree(expected, found)
     if name in TRACES and not api.PLAIN:
         assert api.breaks(compiled) == 0, api.reason(compiled)
         assert api.traces(compiled) <= TRACES[name]

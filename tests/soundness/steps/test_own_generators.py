@@ -14,7 +14,7 @@ from torch import Tensor
 
 import stator
 
-from .results import copied, same
+from .results import agree, copied, runs_whole
 
 HELD = SimpleNamespace(seed=3, generator=random.Random(1), kept=None, share=0.5)
 NAMES = ["a", "b", "c", "d"]
@@ -217,13 +217,9 @@ def test_calls(fn: Callable[[Tensor, int], Any]) -> None:
     expected = run(fn)
     compiled = api.compile(fn)
     found = run(compiled)
-    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"call {call}: {right}, not {left}"
-    if fn in WHOLE and not api.PLAIN:
-        assert api.breaks(compiled) == 0, api.reason(compiled)
-        hits = api.hits(compiled)
-        assert hits is not None
-        assert hits >= 3, api.reason(compiled)
+    agree(expected, found)
+    if fn in WHOLE:
+        runs_whole(compiled, 3)
 
 
 @pytest.mark.parametrize("name", ["seed", "__init__"])

@@ -9,7 +9,7 @@ import torch
 from differential.support import api
 from torch import Tensor, nn
 
-from .results import same
+from .results import agree
 
 HELD: dict[str, Any] = {"t": torch.zeros(3), "w": nn.Parameter(torch.ones(3)), "seen": {}}
 
@@ -132,8 +132,7 @@ def test_like_plain(program: Any) -> None:
     expected = run(program)
     compiled = api.compile(program, backend="eager")
     found = run(compiled)
-    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"call {call}: {right}, not {left}"
+    agree(expected, found)
     if program in WHOLE:
         assert not api.breaks(compiled), api.reason(compiled)
 

@@ -10,7 +10,7 @@ import torch
 from differential.support import api
 from torch import Tensor, nn
 
-from .results import copied, same
+from .results import agree, copied, runs_whole
 
 # A program: a function of a tensor, what happens before each call, and what else is compared.
 Program = tuple[Callable[[Tensor], Any], Callable[[int], None], Callable[[], Any]]
@@ -41,13 +41,9 @@ class Programs:
         """The calls are plain ones, and as many are hits as should be."""
         expected, _ = run(self.all[name], lambda step: step)
         found, compiled = run(self.all[name], lambda step: api.compile(step, backend="eager"))
-        for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-            assert same(left, right), f"call {call}: {right}, not {left}"
-        if name in self.are_whole and not may_be_native and not api.PLAIN:
-            assert api.breaks(compiled) == 0, api.reason(compiled)
-            hits = api.hits(compiled)
-            assert hits is not None
-            assert hits >= CALLS - self.most_traced, api.reason(compiled)
+        agree(expected, found)
+        if name in self.are_whole and not may_be_native:
+            runs_whole(compiled, CALLS - self.most_traced)
 
 
 def rows(seed: int, *sizes: int) -> Tensor:

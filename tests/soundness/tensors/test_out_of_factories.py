@@ -10,7 +10,7 @@ import torch
 from differential.support import api
 from torch import Tensor
 
-from ..steps.results import copied, same
+from ..steps.results import agree, copied
 
 HELD: dict[str, Tensor] = {}
 
@@ -100,7 +100,6 @@ def test_calls(fn: Callable[[Tensor], Any]) -> None:
     expected = run(fn)
     compiled = api.compile(fn)
     found = run(compiled)
-    for call, (left, right) in enumerate(zip(expected, found, strict=True)):
-        assert same(left, right), f"call {call}: {right}, not {left}"
+    agree(expected, found)
     if fn in WHOLE and not api.PLAIN:
         assert api.breaks(compiled) == 0, api.reason(compiled)
