@@ -11,6 +11,7 @@ use stator_cpython::object::{Borrowed, Object};
 use super::outcome::{Finish, Made};
 use super::recipes::refused;
 use crate::breaks::Reason;
+use crate::functions::keeps_arguments_alone;
 use crate::recipe::{Instance, Items, Recipe, RecipeId, Storage};
 use crate::recorder::notes::heap;
 use crate::trace::{Raised, TracebackEntry};
@@ -34,19 +35,14 @@ pub(in crate::recorder) fn is_raised_by_c_code(object: Borrowed<'_, '_>) -> bool
 
 /// Whether instances of a class are laid out as `BaseException`'s, apart from a dictionary and slots.
 pub(in crate::recorder) fn has_plain_layout(class: &Bound<'_, PyType>) -> bool {
-    let py = class.py();
-    let size = |class: &Bound<'_, PyAny>| -> Option<usize> {
-        class.getattr("__basicsize__").ok()?.extract().ok()
-    };
-    let plain = size(&py.get_type::<PyBaseException>());
-    let object = py.get_type::<PyAny>();
+    let object = class.py().get_type::<PyAny>();
     let mut builtin = class
         .mro()
         .iter()
         .filter(|base| heap::is_builtin_type(base.as_borrowed()) && !base.is(&object))
         .collect::<Vec<_>>()
         .into_iter();
-    builtin.all(|base| size(&base) == plain)
+    builtin.all(|base| keeps_arguments_alone(&base))
 }
 
 impl Finish<'_> {
