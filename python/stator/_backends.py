@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import importlib
 import importlib.util
 import inspect
@@ -134,13 +135,25 @@ def resolve_backend(
     _check_signature(name, fn, arguments)
     prepared = Prepared(name, fn, is_torch, arguments, takes_parts=takes_parts)
     if prepared.is_slow:
-        # What calls need of Stator's own modules: no call is to wait for them either.
-        for module in _NEEDED:
-            importlib.import_module(module)
+        _prepare_process()
     return prepared
 
 
 _NEEDED = ("stator._fx.graphs", "stator._fx.beside", "stator._fx.comparison")
+
+
+@functools.cache
+def _prepare_process() -> None:
+    """What calls would wait for otherwise, once for the process.
+
+    They need these modules of Stator's own. Then importing PyTorch and models has left so many
+    objects that the interpreter is about to look through all of them (0.2 s), and what the thread
+    beside the calls makes of Python objects would have it do so within one of them.
+    """
+    for module in _NEEDED:
+        importlib.import_module(module)
+    if gc.isenabled():
+        gc.collect()
 
 
 def _find(backend: str | Callable[..., Any]) -> tuple[str, Backend, bool]:

@@ -231,3 +231,30 @@ def test_the_folder_of_caches_is_known_without_a_compiler() -> None:
     environment = {k: v for k, v in os.environ.items() if k != "TORCHINDUCTOR_CACHE_DIR"}
     command = [sys.executable, "-c", textwrap.dedent(program)]
     subprocess.run(command, env=environment, timeout=120, check=True)
+
+
+def test_garbage_is_collected_before_calls_wait_for_it() -> None:
+    program = """
+    import gc
+    import stator
+
+    gc.set_threshold(0)  # nothing is collected by itself
+    collected = []
+    gc.callbacks.append(lambda phase, info: collected.append((phase, info["generation"])))
+    full = lambda: collected.count(("start", 2))
+    slow = lambda graph, inputs: graph
+    stator.compile(lambda x: x, backend=slow)
+    print(full())
+    stator.register_backend(slow, name="slow", slow=True)
+    for turn in range(2):
+        before = full()
+        stator.compile(lambda x: x, backend="slow")
+        print(full() - before)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.stdout.split() == ["0", "1", "0"], done.stderr
