@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
+use crate::torch::gives_new_memory;
+
 /// Operations that raise for their inputs' metadata, and for nothing else but want of memory.
 /// Names without their modules and underscores.
 const STEADY: &str = "abs absolute acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d \
@@ -104,6 +106,8 @@ pub enum Raising {
     Division,
     /// Anything. It writes to nothing.
     Refusing,
+    /// Anything. It writes to nothing, and gives new memory.
+    Fresh,
     /// Anything.
     Unknown,
 }
@@ -131,7 +135,8 @@ pub fn raising(name: &str) -> Raising {
     if ["foreach_", "fused_", "amp_"].iter().any(|prefix| bare.starts_with(prefix)) {
         return Raising::Steady;
     }
-    INDEX.get(bare).copied().unwrap_or(Raising::Unknown)
+    let unlisted = || if gives_new_memory(name) { Raising::Fresh } else { Raising::Unknown };
+    INDEX.get(bare).copied().unwrap_or_else(unlisted)
 }
 
 /// Whether an operation that computes in floats raises for no value of a number that it is given as a tensor,

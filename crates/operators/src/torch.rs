@@ -100,6 +100,28 @@ pub fn is_idle(printed: &str) -> bool {
     traits(bare(printed)).has(Traits::IDLE)
 }
 
+/// Private operators that write to nothing and give new memory, as their schemas say.
+const FRESH: &[&str] = &["_grouped_mm", "_int_mm", "_scaled_grouped_mm", "_scaled_mm"];
+
+/// Whether an operation of this name writes to nothing and gives new memory, because the schema of its operator says so.
+///
+/// Some schemas don't say all: those of operators made of others (`dropout` may give its argument), of private ones
+/// (`_unsafe_view`), of what is called unsafe or lifts a tensor, and of what keeps statistics.
+#[must_use]
+pub fn gives_new_memory(name: &str) -> bool {
+    let is_said = |facts: Facts| {
+        [Facts::COMPOSITE, Facts::WRITES, Facts::ALIASES, Facts::GIVES_OTHERS]
+            .iter()
+            .all(|fact| !facts.has(*fact))
+    };
+    let is_true = if name.starts_with('_') {
+        FRESH.contains(&name)
+    } else {
+        name != "lift" && !name.starts_with("unsafe_") && !writes_silently(name)
+    };
+    is_true && facts(name).is_some_and(is_said)
+}
+
 /// What PyTorch says of an operator of `torch.ops.aten`; `None`: it has none of this name.
 fn facts(name: &str) -> Option<Facts> {
     static INDEX: OnceLock<FxHashMap<&str, Facts>> = OnceLock::new();

@@ -65,6 +65,12 @@ fn _writes_silently(printed: &str) -> bool {
     torch::writes_silently(printed)
 }
 
+/// Whether an operation of this name writes to nothing and gives new memory, because the schema of its operator says so.
+#[pyfunction]
+fn _gives_new_memory(name: &str) -> bool {
+    torch::gives_new_memory(name)
+}
+
 /// Whether an operation of this name, which the table knows, may stand in a tensor program.
 #[pyfunction]
 fn _is_allowed_in_programs(name: &str) -> bool {
@@ -88,6 +94,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_data_rows, module)?)?;
     module.add_function(wrap_pyfunction!(_fits, module)?)?;
     module.add_function(wrap_pyfunction!(_writes_silently, module)?)?;
+    module.add_function(wrap_pyfunction!(_gives_new_memory, module)?)?;
     module.add_function(wrap_pyfunction!(_is_allowed_in_programs, module)?)?;
     module.add_function(wrap_pyfunction!(_program_factories, module)?)
 }

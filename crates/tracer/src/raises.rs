@@ -233,7 +233,7 @@ impl<'a> NodeCall<'a> {
                 self.any_tensor(&|_, data| data != Data::Inexact)
                     && !self.any_tensor(&|_, data| data == Data::Inexact)
             }
-            Raising::Unknown | Raising::Refusing => true,
+            Raising::Unknown | Raising::Refusing | Raising::Fresh => true,
         }
     }
 

@@ -290,6 +290,9 @@ def _known(callable: Any, /) -> str | None:
 def _writes_silently(printed: str, /) -> bool:
     """Whether an operation, as it prints, writes to arguments without counting that."""
 
+def _gives_new_memory(name: str, /) -> bool:
+    """Whether an operation writes to nothing and gives new memory, by its operator's schema."""
+
 def _is_allowed_in_programs(name: str, /) -> bool: ...
 def _program_factories() -> list[str]: ...
 def _bytecode_roundtrip(code: bytes) -> bytes: ...

@@ -287,7 +287,8 @@ fn text_of_default(py: Python<'_>) -> Option<String> {
 fn may_take_any(operation: &Operation, given: &[Given]) -> bool {
     let name = operators::bare(&operation.name);
     let is_inexact = matches!(given.first(), Some(Given::Tensor { is_inexact: true, .. }));
-    raising(name) == Raising::Unknown || (is_inexact && raises_no_more_for_scalars(name))
+    let is_unlisted = matches!(raising(name), Raising::Unknown | Raising::Fresh);
+    is_unlisted || (is_inexact && raises_no_more_for_scalars(name))
 }
 
 /// As [`may_take_any`], of an operation on each of a list of tensors.
