@@ -163,6 +163,17 @@ impl Schemas {
         }
     }
 
+    /// Whether each overload that the call might fit reads a tensor. Arguments as for [`Schemas::tensors`].
+    #[must_use]
+    pub fn only_read(&self, args: &[Given], names: &[&str]) -> bool {
+        let uses = self
+            .overloads
+            .iter()
+            .filter_map(|overload| overload.tensors(args, names, true, self.scalars_decide));
+        uses.fold(None, |all, found| Some(all.unwrap_or(true) && found == Use::Read))
+            .unwrap_or(false)
+    }
+
     fn reads(&self, slot: Slot) -> Use {
         slot_reads(slot, self.scalars_decide)
     }

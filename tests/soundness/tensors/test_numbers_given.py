@@ -435,3 +435,60 @@ def test_a_dimension_that_is_a_tensor_is_read(name: str) -> None:
         t = torch.tensor(number)
         for found, wanted in zip(compiled(table(), t), program(table(), t), strict=True):
             assert torch.equal(found, wanted)
+
+
+def histogram(x: Tensor, t: Tensor) -> Tensor:
+    return torch.histc(x, t, 0, 6)
+
+
+def lower(x: Tensor, t: Tensor) -> Tensor:
+    return x.tril(t) + x.triu(diagonal=t)
+
+
+def classes(x: Tensor, t: Tensor) -> Tensor:
+    return F.one_hot(x.long()[0].clamp(max=1), t + 1)
+
+
+def counts(x: Tensor, t: Tensor) -> Tensor:
+    return torch.bincount(x.long()[0], minlength=t)
+
+
+def steps(x: Tensor, t: Tensor) -> Tensor:
+    return torch.linspace(0, 1, t) + x[0, 0]
+
+
+def resized(x: Tensor, t: Tensor) -> Tensor:
+    return (
+        F.interpolate(x[None, None], size=[t, 2 * t])
+        + F.interpolate(x[None, None, 0], size=t)[0, 0, 0]
+    )
+
+
+@pytest.mark.parametrize("program", [histogram, lower, classes, counts, steps, resized])
+def test_integers_that_are_tensors_are_read_and_the_trace_goes_on(
+    program: Callable[..., Tensor],
+) -> None:
+    api.reset()
+    compiled = api.compile(program)
+    for number in (2, 2, 3, 1, 3, 2, 1):
+        for t in (torch.tensor(number), torch.tensor(number, dtype=torch.int32)):
+            assert torch.equal(compiled(table(), t), program(table(), t))
+    assert api.PLAIN or api.breaks(compiled) == 0
+
+
+def test_what_takes_no_tensors_for_integers_raises_as_before() -> None:
+    def program(x: Tensor, t: Tensor) -> Tensor:
+        return torch.histc(x, t)
+
+    compiled = api.compile(program)
+    for t in (torch.tensor([3]), torch.tensor(True), torch.tensor(2.0)):
+        for _ in range(2):
+            with pytest.raises(TypeError, match="must be int, not Tensor"):
+                compiled(table(), t)
+    packet = torch.ops.aten.arange.start_step
+    compiled = api.compile(lambda t: packet(0, t, 2))
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            packet(0, torch.tensor(6), 2)
+        with pytest.raises(RuntimeError):
+            compiled(torch.tensor(6))

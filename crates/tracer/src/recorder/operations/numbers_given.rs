@@ -91,6 +91,54 @@ impl Recorder {
         }
     }
 
+    /// Arguments with numbers for the tensors that stand where an operator of PyTorch's takes integers alone:
+    /// `torch.histc(x, bins=n)`. `None`: there are none, or not all can be read.
+    pub(in crate::recorder) fn settled_integers<'py>(
+        &self,
+        operation: &Operation,
+        call: Call<'_, 'py>,
+    ) -> Option<SmallVec<[Object<'py>; 8]>> {
+        let Call { frame, callable, args, names } = call;
+        let first = usize::from(operation.is_method);
+        let state = &self.state;
+        if state.borrow_mut().kind(callable) != Kind::Builtin {
+            return None;
+        }
+        let Reading::Schemas(schemas) = Reading::of_operator(callable.py(), &operation.name) else {
+            return None;
+        };
+        let given: SmallVec<[Given; 8]> =
+            args.iter().map(|arg| described(&mut state.borrow_mut(), *arg)).collect();
+        let integers: SmallVec<[Option<Given>; 8]> = (0..)
+            .zip(args.iter().zip(&given))
+            .map(|(at, (arg, given))| {
+                as_integers(&mut state.borrow_mut(), *arg, given).filter(|_| at >= first)
+            })
+            .collect();
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let names: SmallVec<[String; 8]> =
+            names.iter().map(|name| heap::text(name.as_borrowed())).collect();
+        let names: SmallVec<[&str; 8]> = names.iter().map(String::as_str).collect();
+        // Whether this one of them is read though the others are numbers.
+        let is_read = |at: usize| {
+            let all = given.iter().zip(&integers).enumerate();
+            let other = |(place, (given, integer)): (usize, (&Given, &Option<Given>))| {
+                if place == at { *given } else { integer.unwrap_or(*given) }
+            };
+            let given: SmallVec<[Given; 8]> = all.map(other).collect();
+            integers[at].is_some() && schemas.only_read(&given, &names)
+        };
+        let read: SmallVec<[bool; 8]> = (0..args.len()).map(is_read).collect();
+        if !read.contains(&true) {
+            return None;
+        }
+        let settled = args.iter().zip(&read).map(|(arg, is_read)| match is_read {
+            true => self.settled(frame, *arg),
+            false => Some((*arg).to_owned()),
+        });
+        settled.collect()
+    }
+
     /// Why a tensor that is given to an operation that fills its result with numbers is read. `is_held`: the result's type
     /// holds a number that was read.
     pub(in crate::recorder) fn unfit_number(
@@ -248,6 +296,23 @@ impl Recorder {
             || named.any(|(name, arg)| {
                 !parameters.takes_tensor_named(&heap::text(name.as_borrowed())) && holds(*arg)
             })
+    }
+}
+
+/// What an argument would be if the integers that its tensors hold stood there; `None`: it has no tensors, or others.
+fn as_integers(state: &mut State, object: Borrowed<'_, '_>, given: &Given) -> Option<Given> {
+    match state.kind(object) {
+        // What has dimensions is refused by some.
+        Kind::Tensor => tensor::info(object)
+            .is_some_and(|info| info.sizes.is_empty() && matches!(info.dtype, 0..=4))
+            .then_some(Given::Integer),
+        Kind::List | Kind::Tuple => match given {
+            Given::Sequence { holds_single: true, .. } => {
+                Some(Given::Sequence { is_tensors: false, holds_single: false })
+            }
+            _ => None,
+        },
+        _ => None,
     }
 }
 

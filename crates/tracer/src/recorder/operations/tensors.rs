@@ -417,7 +417,10 @@ impl Recorder {
         } else {
             self.problem_of(frame, args, problem)
         };
+        // Operators of `torch.ops` take fewer tensors for integers than functions in C and their kin do.
+        let takes_tensors = matches!(self.kind(callable), Kind::Builtin | Kind::Function);
         if let (Some(_), Determined::UnlessTensorBeyond(first)) = (&problem, operation.determined)
+            && takes_tensors
             && argument(args, names, args.len(), "out").is_none()
             && let Some(settled) = self.settled_args(frame, args, first)
         {
@@ -425,8 +428,16 @@ impl Recorder {
             return self.tensor_call(operation, Call { args: &args, ..call });
         }
         if problem.is_some()
+            && takes_tensors
             && tensors == Use::Read
             && let Some(settled) = self.settled_sequences(frame, operation, args)
+        {
+            let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
+            return self.tensor_call(operation, Call { args: &args, ..call });
+        }
+        if problem.is_some()
+            && takes_tensors
+            && let Some(settled) = self.settled_integers(operation, call)
         {
             let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
             return self.tensor_call(operation, Call { args: &args, ..call });
