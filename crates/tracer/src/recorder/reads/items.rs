@@ -1,7 +1,7 @@
 //! Items, iteration and unpacking.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::{PyFloat, PyInt, PyString};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator;
 use stator_cpython::heap::types::{self, compares_by_identity};
@@ -34,6 +34,9 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         if self.is_stopped() {
             return ops::get_item(owner, key);
+        }
+        if key.is_exact_instance_of::<PyString>() && self.state.borrow().shows_entries(owner) {
+            return self.entry_beside(frame, owner, key);
         }
         if let Some(own) = self.own_array(frame, owner) {
             return self.get_item(frame, own?.as_borrowed(), key);
@@ -141,6 +144,23 @@ impl Recorder {
         }
         let target = |_: &mut State| Target::Operator(Operator::GetItem);
         self.operation(frame, target, &[owner, key], None, || ops::get_item(owner, key))
+    }
+
+    /// An entry of a dictionary to which code within a node has written: of the rest nothing is read.
+    fn entry_beside<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.concrete(frame, &[key], "an index or key");
+        let found = heap::dict_get(owner, key);
+        self.note(frame, |state| {
+            let held = found.as_ref().map(Bound::as_borrowed);
+            state.read_dict_slot(owner, key, held)?;
+            held.map_or(Ok(()), |held| state.register(held))
+        });
+        found.map_or_else(|| ops::get_item(owner, key), Ok)
     }
 
     /// An item of a dictionary: one slot is read.
