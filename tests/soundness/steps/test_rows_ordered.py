@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -236,3 +237,36 @@ def test_a_key_that_raises() -> None:
         for row in DATA[:6] + DATA[:6]:
             x = torch.tensor(row)
             assert repr(raising(x)) == repr(compiled(x))
+
+
+class ByTensors:
+    """Data says which one is less."""
+
+    def __init__(self, score: Tensor) -> None:
+        self.score = score
+
+    def __lt__(self, other: ByTensors) -> Tensor:
+        return self.score < other.score
+
+    def __gt__(self, other: ByTensors) -> Tensor:
+        return self.score > other.score
+
+
+KEPT: deque[Tensor] = deque(maxlen=3)
+
+
+def compared_by_tensors(x: Tensor) -> Any:
+    a, b, c = [ByTensors(part) for part in x]
+    KEPT.append(x.sum())
+    return max(a, b).score, min(b, c).score, min(deque([b, c])).score, max(KEPT), max(deque(x)) + 1
+
+
+def test_objects_that_data_orders() -> None:
+    KEPT.clear()
+    expected = [compared_by_tensors(torch.tensor(row)) for row in DATA]
+    KEPT.clear()
+    compiled = stator.compile(compared_by_tensors, recompile_limit=99)
+    with stator.config.patch(skip_unprofitable=False):
+        found = [compiled(torch.tensor(row)) for row in DATA]
+    assert repr(found) == repr(expected)
+    assert stator.stats(compiled).breaks == 0, stator.stats(compiled).reason

@@ -14,6 +14,7 @@ use crate::recorder::notes::above::Decides;
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::state::State;
 
 /// Whether an object's class says in Python which one is less.
 pub(super) fn is_ordered_in_python(object: Borrowed<'_, '_>) -> bool {
@@ -26,6 +27,20 @@ fn is_hashed(object: Borrowed<'_, '_>) -> bool {
     object.is_instance_of::<PyDict>()
         || object.is_instance_of::<PySet>()
         || object.is_instance_of::<PyFrozenSet>()
+}
+
+/// Whether C code that `compares` what it is given, or `orders` it, asks an element for what data decides.
+fn may_be_asked(
+    state: &mut State,
+    element: Borrowed<'_, '_>,
+    compares: bool,
+    orders: bool,
+) -> bool {
+    match state.kind_alone(element) {
+        Kind::Tensor => compares,
+        Kind::Object => orders && is_ordered_in_python(element),
+        _ => false,
+    }
 }
 
 impl Recorder {
@@ -101,18 +116,22 @@ impl Recorder {
         let compares = matches!(class, Class::Transparent) && !traits.has(Traits::MOVES);
         let mut state = self.state.borrow_mut();
         // Nobody reads a container for that.
+        let state = &mut *state;
         let mut may_ask = |arg: Borrowed<'_, '_>| match state.kind_alone(arg) {
             Kind::Function | Kind::Method | Kind::Partial => true,
             // What it gives is compared.
             _ if orders && heap::is_getter(arg) => true,
+            Kind::Object if orders && is_ordered_in_python(arg) => true,
+            Kind::Object if heap::is_deque(arg) && (compares || orders) => {
+                let first = heap::elements(arg).into_iter().next();
+                first
+                    .is_some_and(|first| may_be_asked(state, first.as_borrowed(), compares, orders))
+            }
             Kind::Builtin | Kind::Object => state.has_symbols() && takes_items(arg),
             Kind::List | Kind::Tuple if compares || orders => {
                 let first = heap::children(arg).into_iter().next();
-                first.is_some_and(|first| match state.kind_alone(first.as_borrowed()) {
-                    Kind::Tensor => compares,
-                    Kind::Object => orders && is_ordered_in_python(first.as_borrowed()),
-                    _ => false,
-                })
+                first
+                    .is_some_and(|first| may_be_asked(state, first.as_borrowed(), compares, orders))
             }
             Kind::Iterator => {
                 let runs = ops::is_generator(arg) || !matches!(class, Class::Model(Model::Next));
