@@ -463,8 +463,7 @@ impl<'py> Sites<'py> for Recorder {
     ) -> Result<std::result::Result<Object<'py>, Object<'py>>> {
         if !self.is_stopped() && value.is_none() && iterator::is_known(receiver) {
             // As in a `for`: it gives no value at its end.
-            let item = self.advance(frame, receiver)?;
-            return Ok(item.ok_or_else(|| frame.py().None().into_bound(frame.py())));
+            return Ok(self.advance(frame, receiver)?.ok_or_else(|| value.to_owned()));
         }
         if !self.is_stopped() && !self.may_advance(frame, receiver) {
             self.stop(frame, Reason::OutsideIterator, heap::type_name(receiver));
