@@ -210,7 +210,7 @@ pub enum Model {
     LockGive,
     /// `copy.deepcopy`: as one piece, or followed as any Python function is.
     DeepCopy,
-    /// `copy.copy`: of a tensor what its data is, else it's followed as any Python function is.
+    /// `copy.copy`: of a tensor one operation, else it's followed as any Python function is.
     Copy,
 }
 

@@ -220,7 +220,7 @@ def test_a_copy_with_the_same_memory() -> None:
     def fn(x: Tensor, by: int) -> Any:
         mine, again = copy.copy(x), copy.copy(x[1:])
         mine.add_(by)
-        return mine, again, mine is x, mine.is_leaf, x * 2
+        return mine, again, mine is x, mine.is_leaf, mine._version, x * 2
 
     compiled = api.compile(fn, backend="eager")
     with stator.config.patch(skip_unprofitable=False):

@@ -510,6 +510,58 @@ def entries_kept_by_both_ways() -> Program:
     return step, change, lambda: (gradients(net), list(held), held["back"])
 
 
+@whole
+def elements_added_on_the_way_back() -> Program:
+    """The list grows from call to call: what was put at its end is read."""
+    net = network()
+    kept: list[Tensor] = []
+    net[0].register_full_backward_hook(lambda module, inputs, outputs: kept.append(outputs[0]))
+    net[2].register_full_backward_hook(lambda module, inputs, outputs: kept.append(outputs[0] * 2))
+
+    def step(x: Tensor) -> Any:
+        net.zero_grad()
+        net(x)[:, 0].sum().backward()
+        return kept[-1].mean(0), kept[-2].sum(), kept[-1] + 1
+
+    return step, nothing, lambda: (gradients(net), len(kept), kept[-1])
+
+
+@program
+def elements_of_a_list_that_is_emptied() -> Program:
+    net = network()
+    kept: list[Tensor] = []
+    net[0].register_full_backward_hook(lambda module, inputs, outputs: kept.append(outputs[0]))
+
+    def step(x: Tensor) -> Any:
+        kept.clear()
+        net.zero_grad()
+        net(x)[:, 0].sum().backward()
+        return kept[0].mean(0), kept[-1].sum(), len(kept)
+
+    return step, nothing, lambda: (gradients(net), len(kept))
+
+
+@program
+def elements_put_in_front() -> Program:
+    """The last one is another one each time."""
+    net = network()
+    kept: list[Tensor] = []
+    net[0].register_full_backward_hook(lambda module, inputs, outputs: kept.insert(0, outputs[0]))
+
+    def step(x: Tensor) -> Any:
+        net.zero_grad()
+        net(x)[:, 0].sum().backward()
+        return kept[-1].mean(0), kept[0].sum()
+
+    def change(call: int) -> None:
+        if call == 4:
+            kept.clear()
+        if call == 6:
+            kept.append(torch.ones(5, 2, dtype=torch.float64))
+
+    return step, change, lambda: (gradients(net), len(kept))
+
+
 @program
 def entries_counted_behind() -> Program:
     """How many there are is what the hook has left."""

@@ -23,6 +23,7 @@ use stator_cpython::{Result, generic, modules, ops};
 
 use crate::breaks::Reason;
 use crate::functions::{Class, Copying, Determined, Operation};
+use crate::raises::COPY;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Calls, Ends};
 use crate::recorder::notes::call::Call;
@@ -240,7 +241,7 @@ impl Recorder {
         Ok(copy)
     }
 
-    /// `copy.copy` of a tensor: another one with the same memory, as its `data` is.
+    /// `copy.copy` of a tensor: another one with the same memory.
     pub(super) fn copy_of_tensor<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
         let ([tensor], None) = (args, names) else { return None };
@@ -259,11 +260,9 @@ impl Recorder {
         }
         self.vouch(frame, callable);
         self.guard_registered_copier(frame, &class, &SHALLOW);
-        Some(self.get_attr(
-            frame,
-            *tensor,
-            pyo3::intern!(frame.py(), "data").as_any().as_borrowed(),
-        ))
+        let operation =
+            Operation { name: COPY.into(), is_method: false, determined: Determined::EagerOnly };
+        Some(self.tensor_call(&operation, call))
     }
 
     /// Copies the tensors in an object by one node; a memo that has the copies. `None`: there are none.

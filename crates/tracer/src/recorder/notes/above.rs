@@ -104,6 +104,14 @@ pub(crate) trait Arguments {
         key: Borrowed<'_, '_>,
         value: Borrowed<'_, '_>,
     ) -> Noted<bool>;
+
+    /// As [`Arguments::take_left`], of an element of a list.
+    fn take_element_left(
+        &mut self,
+        list: Borrowed<'_, '_>,
+        index: i64,
+        value: Borrowed<'_, '_>,
+    ) -> Noted<bool>;
 }
 
 /// Of `operations`: items and attributes of tensors are operations.

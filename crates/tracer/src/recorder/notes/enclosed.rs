@@ -34,6 +34,8 @@ pub struct Enclosed {
     pub(in crate::recorder) written: FxHashSet<usize>,
     /// The parts that such code has written.
     pub(in crate::recorder) left: Vec<Slot>,
+    /// The lists among them, by address: whether all that they hold is known of the code; else it has only added to them.
+    pub(in crate::recorder) lists: FxHashMap<usize, bool>,
     /// What stood in entries of dictionaries that such code has written, before its first write there.
     before: FxHashMap<Slot, Option<Py<PyAny>>>,
     /// What it was given and has changed, by address: only such code may look at it.

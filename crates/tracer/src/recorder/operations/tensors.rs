@@ -95,6 +95,15 @@ impl Arguments for State {
     ) -> std::result::Result<bool, Stop> {
         self.take_entry(dict, source, key, value)
     }
+
+    fn take_element_left(
+        &mut self,
+        list: Borrowed<'_, '_>,
+        index: i64,
+        value: Borrowed<'_, '_>,
+    ) -> std::result::Result<bool, Stop> {
+        self.take_element(list, index, value)
+    }
 }
 
 impl State {
