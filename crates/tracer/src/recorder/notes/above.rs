@@ -96,20 +96,13 @@ pub(crate) trait Arguments {
     /// An argument of an operation as the graph holds it.
     fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> Noted<Arg>;
 
-    /// Reads an entry of an outside dictionary that code within a node has left there, by a node; false: nobody may look.
+    /// Reads an entry of an outside dictionary, or an element of a list, that code within a node has left there, by a node;
+    /// false: nobody may look.
     fn take_left(
         &mut self,
-        dict: Borrowed<'_, '_>,
+        container: Borrowed<'_, '_>,
         source: SourceId,
         key: Borrowed<'_, '_>,
-        value: Borrowed<'_, '_>,
-    ) -> Noted<bool>;
-
-    /// As [`Arguments::take_left`], of an element of a list.
-    fn take_element_left(
-        &mut self,
-        list: Borrowed<'_, '_>,
-        index: i64,
         value: Borrowed<'_, '_>,
     ) -> Noted<bool>;
 }

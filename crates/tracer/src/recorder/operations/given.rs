@@ -183,12 +183,12 @@ impl State {
     pub(super) fn take_element(
         &mut self,
         list: Borrowed<'_, '_>,
+        source: SourceId,
         index: i64,
         value: Borrowed<'_, '_>,
     ) -> Noted<bool> {
         let address = list.as_ptr() as usize;
         let is_whole = self.enclosed.lists.get(&address).copied();
-        let Some(source) = self.source(list) else { return Ok(false) };
         let is_open = is_whole.is_some_and(|is_whole| is_whole || index < 0)
             && !self.enclosed.is_on()
             && !self.enclosed.has_changed(address)

@@ -167,8 +167,10 @@ impl Recorder {
         let items = heap::list_items(owner);
         let place = if index < 0 { items.len() as i64 + index } else { index };
         let value = items.get(usize::try_from(place).ok()?)?.clone();
-        let is_taken =
-            self.note(frame, |state| state.take_element_left(owner, index, value.as_borrowed()));
+        let is_taken = self.note(frame, |state| match state.source(owner) {
+            Some(source) => state.take_left(owner, source, key, value.as_borrowed()),
+            None => Ok(false),
+        });
         (is_taken == Some(true)).then_some(value)
     }
 
