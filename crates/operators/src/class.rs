@@ -210,6 +210,8 @@ pub enum Model {
     LockGive,
     /// `copy.deepcopy`: as one piece, or followed as any Python function is.
     DeepCopy,
+    /// `copy.copy`: of a tensor one operation, else it's followed as any Python function is.
+    Copy,
 }
 
 /// What a function of NumPy's does with what it is given. That of its result says how large that is and of what type.

@@ -14,11 +14,11 @@ use Class::{Emitter as Emits, Model as Modelled};
 use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
     Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet, ContextReset,
-    ContextSet, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, DrawBelow, GeneratorStep,
-    GetAttr, GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter, Len, Locals,
-    LockGive, LockTake, New, NewRandom, Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr,
-    Print, RecursionLimit, Reduce, Repr, Scalar, Seed, SequenceRead, SetAttr, SetItem, Substitute,
-    Super, TypeCall, TypeOf, Unary, Vars,
+    ContextSet, Copy, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, DrawBelow,
+    GeneratorStep, GetAttr, GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter,
+    Len, Locals, LockGive, LockTake, New, NewRandom, Next, Nothing, ObjectDelAttr, ObjectGetAttr,
+    ObjectSetAttr, Print, RecursionLimit, Reduce, Repr, Scalar, Seed, SequenceRead, SetAttr,
+    SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
     Absolute, Close, Float, FloatPower, Floats, Function, Greatest, Least, OfFloats, Place, Power,
@@ -126,6 +126,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins:object", "__delattr__", Modelled(ObjectDelAttr), NONE),
     row("builtins:object", "__getattribute__", Modelled(ObjectGetAttr), MOVES),
     row("builtins:object", "__reduce_ex__", Modelled(Reduce), MOVES),
+    row("copy", "copy", Modelled(Copy), MOVES),
     row("copy", "deepcopy", Modelled(DeepCopy), MOVES),
     row("builtins:type", "__call__", Modelled(TypeCall), NONE),
     row("types:GeneratorType", "send throw close", Modelled(GeneratorStep), MOVES),
@@ -381,6 +382,7 @@ pub const PYTHON: &[Row] = &[
     row("warnings", "warn_explicit", Emits(WarnExplicit), NONE),
     row("logging:Logger", "_log", Emits(Log), NONE),
     row("sys", "getrecursionlimit", Modelled(RecursionLimit), NONE),
+    row("sys", "intern", Pure, NONE),
     row("sys", "exc_info exception", Modelled(Handled), NONE),
     row("sys", "_getframe", Untraceable(Why::Frames), NONE),
     row("time", "time perf_counter monotonic process_time thread_time", Modelled(Clock), NONE),

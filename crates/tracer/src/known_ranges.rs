@@ -38,3 +38,22 @@ pub fn of_reads(graph: &Graph, node: NodeId) -> Option<(i64, i64)> {
         _ => None,
     }
 }
+
+/// The weights by which the integers were drawn that a node reads: each is less than there are weights in a row.
+pub fn weights_of_reads(graph: &Graph, node: NodeId) -> Option<NodeId> {
+    let read = NodeCall::of(graph, node)?;
+    let drawn = match (read.operation(), read.args) {
+        ("tolist" | "item", [Arg::Node(drawn)]) => *drawn,
+        _ => return None,
+    };
+    let call = NodeCall::of(graph, drawn)?;
+    let is_given = |name: &str| call.keywords.iter().any(|given| graph.text(*given) == name);
+    let is_known = matches!(call.name(), "torch.multinomial" | "multinomial") && !call.is_users();
+    match call.args.first()? {
+        Arg::Node(weights) if is_known && !is_given("out") && !is_given("input") => {
+            let tensors = FxHashSet::from_iter([drawn]);
+            (!is_written(graph, drawn, &tensors)).then_some(*weights)
+        }
+        _ => None,
+    }
+}

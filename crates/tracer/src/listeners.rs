@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyCFunction, PyDict, PyFunction, PyList, PyString, PyTuple, PyType};
 use smallvec::SmallVec;
+use stator_cpython::heap::dict::InstanceDict;
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::{dict, types};
 use stator_cpython::modules;
@@ -134,6 +135,13 @@ pub fn of_logger(logger: Borrowed<'_, '_>) -> Option<Kept> {
         at = parent;
     }
     None
+}
+
+fn dict_of<'py>(object: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+    match dict::instance_dict(object) {
+        InstanceDict::Dict(dict) => Some(dict.to_owned().into_any()),
+        InstanceDict::None | InstanceDict::Failed => None,
+    }
 }
 
 fn has_no_filters(object: Borrowed<'_, '_>) -> bool {
@@ -269,6 +277,42 @@ pub fn of_warnings(py: Python<'_>) -> Option<Kept> {
     let list = list.cast_exact::<PyList>().ok()?;
     let is_append = generic::method_name(append.as_borrowed()) == Some("append");
     is_append.then(|| Kept::from_slice(&[list.as_ptr() as usize]))
+}
+
+/// The dictionaries and lists that say who is told of a record of this logger, or without one of a warning, and how: by
+/// address.
+#[must_use]
+pub fn asked(py: Python<'_>, logger: Option<Borrowed<'_, '_>>) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut add = |object: Option<Object<'_>>| found.extend(object.map(|it| it.as_ptr() as usize));
+    add(namespace(py, "sys"));
+    let Some(logger) = logger else {
+        let warnings = namespace(py, "warnings");
+        add(warnings.as_ref().and_then(|it| entry(it.as_borrowed(), "filters")));
+        add(warnings);
+        return found;
+    };
+    add(namespace(py, "logging"));
+    let mut at = Some(logger.to_owned());
+    for _ in 0..MOST {
+        let Some(logger) = at.filter(|it| !it.is_none()) else { break };
+        let logger = logger.as_borrowed();
+        let handlers = own(logger, "handlers");
+        let listed = handlers.as_ref().and_then(|it| it.cast_exact::<PyList>().ok());
+        for handler in listed.into_iter().flatten() {
+            let formatter = own(handler.as_borrowed(), "formatter");
+            let style = formatter.as_ref().and_then(|it| own(it.as_borrowed(), "_style"));
+            add(own(handler.as_borrowed(), "filters"));
+            for part in [Some(handler), formatter, style].into_iter().flatten() {
+                add(dict_of(part.as_borrowed()));
+            }
+        }
+        add(handlers);
+        add(own(logger, "filters"));
+        add(dict_of(logger));
+        at = own(logger, "parent");
+    }
+    found
 }
 
 /// Whether making and printing a warning of this class runs C code alone.

@@ -26,6 +26,9 @@ pub const PRINT: &str = "builtins.print";
 /// The name of nodes that write what the trace has written, before code that looks at it.
 pub const EARLY: &str = "early.write";
 
+/// The name of nodes that give another tensor with the memory of their argument.
+pub const COPY: &str = "copy.copy";
+
 /// The name of nodes that end a label of profilers.
 pub const LABEL_END: &str = "torch.record_function_exit";
 
@@ -165,6 +168,9 @@ impl<'a> NodeCall<'a> {
         }
         if matches!(self.target, Target::Decide | Target::Catch) {
             return Raising::Switch;
+        }
+        if self.name() == COPY {
+            return Raising::View;
         }
         if self.is_of_values() {
             return Raising::Steady;

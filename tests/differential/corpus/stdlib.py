@@ -16,8 +16,10 @@ import inspect
 import itertools
 import math
 import operator
+import pathlib
 import re
 import struct
+import sys
 import types
 import typing
 import unicodedata
@@ -635,6 +637,20 @@ def texts_of_bytes(x: Tensor) -> Any:
 @case(one, change=_new_record)
 def checksums(x: Tensor) -> Any:
     return x * (zlib.crc32(RECORD[0]) % 7), zlib.adler32(RECORD[0], 5)
+
+
+FOLDERS = ["runs", "first"]
+
+
+def _new_folders() -> None:
+    FOLDERS[:] = ["runs", "sec" + "ond"]
+
+
+@case(one, change=_new_folders)
+def names_of_files(x: Tensor) -> Any:
+    path = pathlib.PurePosixPath(*FOLDERS) / f"{x.shape[0]:03d}.pt"
+    name = sys.intern("".join(FOLDERS))
+    return x * len(path.parts), str(path), path.suffix, path.parent.name, name
 
 
 LETTERS = ["e\u0301", "5"]

@@ -284,3 +284,35 @@ def test_a_method_that_was_replaced_before_stator_is_used() -> None:
             assert len(counted) == call + 1, counted
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+class Renamed(Net):
+    """Makes its state itself."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "renamed": True}
+
+
+def shallow(module: nn.Module, x: Tensor) -> Any:
+    """The copy has the same parts, and attributes of its own."""
+    mine = copy.copy(module)
+    mine.more = 3
+    mine.config = None
+    parts = mine.first is module.first, mine._modules is module._modules
+    return parts, hasattr(module, "more"), sorted(vars(mine)), mine.first(x)
+
+
+@pytest.mark.parametrize("make", [Net, Renamed])
+def test_copies_that_share(make: Callable[[], nn.Module]) -> None:
+    module = net(make)
+    compiled = api.compile(shallow, backend="eager")
+    with stator.config.patch(skip_unprofitable=False):
+        for call in range(6):
+            x = torch.full((2, 3), float(call))
+            if call == 3:
+                module.seen_since = [call]
+            if call == 4:
+                module.first = nn.Linear(3, 4)
+            assert repr(compiled(module, x)) == repr(shallow(module, x))
+    if make is Net:
+        assert stator.stats(compiled).breaks == 0, stator.stats(compiled).reason

@@ -214,3 +214,32 @@ def test_two_that_become_one() -> None:
         them[1] = them[0]
         for _ in range(2):
             assert told(fn(torch.ones(2))) == told(compiled(torch.ones(2)))
+
+
+def test_a_copy_with_the_same_memory() -> None:
+    def fn(x: Tensor, by: int) -> Any:
+        mine, again = copy.copy(x), copy.copy(x[1:])
+        mine.add_(by)
+        return mine, again, mine is x, mine.is_leaf, mine._version, x * 2
+
+    compiled = api.compile(fn, backend="eager")
+    with stator.config.patch(skip_unprofitable=False):
+        for by in (1, 1, 2, 2):
+            plain, given = torch.ones(3), torch.ones(3)
+            assert told(fn(plain, by)) == told(compiled(given, by))
+            assert told(plain) == told(given) and plain._version == given._version
+        learnt = torch.ones(3, requires_grad=True)
+        expected, found = copy.copy(learnt), api.compile(copy.copy, backend="eager")(learnt)
+    assert stator.stats(compiled).breaks == 0, stator.stats(compiled).reason
+    assert found.requires_grad and found.is_leaf and expected.data_ptr() == found.data_ptr()
+
+
+def test_a_copier_that_is_registered_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = api.compile(lambda x: copy.copy(x) + 1, backend="eager")
+    x = torch.ones(2)
+    with stator.config.patch(skip_unprofitable=False):
+        for _ in range(2):
+            assert compiled(x).tolist() == [2.0, 2.0]
+        monkeypatch.setitem(copy._copy_dispatch, Tensor, lambda it: it * 10)  # type: ignore[attr-defined]
+        for _ in range(2):
+            assert compiled(x).tolist() == [11.0, 11.0]

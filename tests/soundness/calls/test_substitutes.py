@@ -161,6 +161,19 @@ def a_break_in_the_function() -> Steps:
     yield X, "abc"
 
 
+@two_worlds
+def groups_in_the_replacement() -> Steps:
+    """It's read by Python code of the library's."""
+
+    def step(x: Tensor, text: str) -> Any:
+        swapped = re.sub(r"(\w)(\d)", r"\2\1", text)
+        counted = re.subn(r"(?P<n>a)", r"<\g<n>>", text, count=1)
+        return swapped, counted, HELD["pattern"].sub(r"[\g<0>]", text), x + 1
+
+    yield step, (X, "a1 b2")
+    yield X, "aa3"
+
+
 test_what_the_function_reads = what_the_function_reads
 test_a_method = a_method
 test_the_pattern = the_pattern
@@ -168,3 +181,4 @@ test_the_text = the_text
 test_templates = templates
 test_a_break_in_the_function = a_break_in_the_function
 test_what_the_function_writes = what_the_function_writes
+test_groups_in_the_replacement = groups_in_the_replacement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pytest
 import torch
@@ -157,3 +157,34 @@ def test_it_breaks_no_graph(program: Callable[..., Any]) -> None:
             compiled(X, Derived())
     stats = stator.stats(compiled)
     assert (stats.traces, stats.breaks) == (1, 0), stats.reason
+
+
+@runtime_checkable
+class Scaled(Protocol):
+    def method(self) -> int: ...
+
+
+def annotated(x: Tensor, d: Derived) -> Any:
+    kinds = isinstance(d, Scaled), isinstance(x, Scaled), isinstance(Annotated(), Scaled)
+    hints = dict(Annotated.__annotations__), list(Base.__annotations__), len(Bare.__annotations__)
+    return kinds, hints, getattr(int, "__annotations__", "none"), x * len(Annotated.__annotations__)
+
+
+class Annotated:
+    first: int = 1
+    second: str
+
+
+class Bare: ...
+
+
+def test_annotations() -> None:
+    compiled = stator.compile(annotated)
+    with stator.config.patch(skip_unprofitable=False):
+        for call in range(8):
+            if call == 3:
+                Annotated.__annotations__["third"] = float
+            if call == 6:
+                Annotated.__annotations__ = {"other": int}
+            assert repr(compiled(X, Derived())) == repr(annotated(X, Derived()))
+    assert stator.stats(compiled).breaks == 0, stator.stats(compiled).reason

@@ -43,6 +43,7 @@ BREAK = {
     "one_within_the_other",
     "list_that_the_loop_grows",
     "deque_in_turn",
+    "rows_of_a_list_of_its_own",
 }
 """Those that break the graph, whatever else they do."""
 
@@ -610,3 +611,43 @@ def counted() -> Program:
 @program
 def deque_in_turn() -> Program:
     return fresh(add_all, lambda: iter(deque(tensors(2))), lambda: iter(deque(tensors(3))))
+
+
+@program
+def from_a_list_within_a_generator() -> Program:
+    def parts(rows: list[Tensor]) -> Iterator[Tensor]:
+        yield rows[0]
+        for _ in range(2):
+            yield from list(rows)
+
+    def begun(count: int) -> Iterator[Tensor]:
+        items = parts(tensors(count))
+        next(items), next(items)
+        return items
+
+    def fn(x: Tensor, items: Iterator[Any]) -> Any:
+        return x + next(items), next(items, "end"), next(items, "end")
+
+    return fresh(fn, lambda: begun(2), lambda: begun(3))
+
+
+class Rows(list[Any]):
+    """Has a method of its own."""
+
+    def scaled(self, x: Tensor, by: float) -> Tensor:
+        for row in self:
+            x = x + row * by
+            note(by)
+        return x
+
+
+@program
+def rows_of_a_list_of_its_own() -> Program:
+    def fn(x: Tensor, rows: Rows, by: float) -> Any:
+        for row in rows:
+            x = x + row
+            if x.sum() > 5:
+                x = x * by
+        return rows.scaled(x, by)
+
+    return Program(fn, lambda n: (Rows(tensors(3 if n < CHANGE else 2)), n + 0.5))

@@ -450,6 +450,137 @@ def an_error_on_the_way_back() -> Program:
     return step, change, watched
 
 
+@whole
+def attributes_kept_by_both_ways() -> Program:
+    """A map of what the network looked at: one object keeps activations and gradients, and reads both."""
+    net = network()
+
+    class Map:
+        def __init__(self) -> None:
+            self.kept: Any = None
+            self.back: Any = None
+            self.scale = torch.tensor(2.0)
+            net[0].register_forward_hook(self.keep)
+            net[0].register_full_backward_hook(self.keep_back)
+
+        def keep(self, module: Any, inputs: Any, output: Tensor) -> None:
+            self.kept = output.detach()
+
+        def keep_back(self, module: Any, grad_input: Any, grad_output: Any) -> None:
+            self.back = grad_output[0]
+
+        def __call__(self, x: Tensor) -> Tensor:
+            net.zero_grad()
+            net(x)[:, 0].sum().backward()
+            weights = self.back.mean(0)
+            return torch.relu(weights * self.kept).sum(-1) * self.scale
+
+    seen = Map()
+
+    def change(call: int) -> None:
+        if call == 5:
+            seen.scale = torch.tensor(3.0)
+
+    return seen, change, lambda: (gradients(net), seen.kept, seen.back)
+
+
+@whole
+def entries_kept_by_both_ways() -> Program:
+    net = network()
+    held: dict[str, Any] = {"scale": torch.tensor(2.0)}
+
+    def keep(module: Any, inputs: Any, output: Tensor) -> None:
+        held["kept"] = output
+
+    def keep_back(module: Any, grad_input: Any, grad_output: Any) -> None:
+        held["back"] = grad_output[0].detach()
+
+    net[0].register_forward_hook(keep)
+    net[0].register_full_backward_hook(keep_back)
+
+    def step(x: Tensor) -> Tensor:
+        net.zero_grad()
+        net(x)[:, 0].sum().backward()
+        return (held["back"] * held["kept"]).sum(1).detach() * held["scale"]
+
+    def change(call: int) -> None:
+        if call == 5:
+            held["scale"] = torch.tensor(3.0)
+
+    return step, change, lambda: (gradients(net), list(held), held["back"])
+
+
+@whole
+def elements_added_on_the_way_back() -> Program:
+    """The list grows from call to call: what was put at its end is read."""
+    net = network()
+    kept: list[Tensor] = []
+    net[0].register_full_backward_hook(lambda module, inputs, outputs: kept.append(outputs[0]))
+    net[2].register_full_backward_hook(lambda module, inputs, outputs: kept.append(outputs[0] * 2))
+
+    def step(x: Tensor) -> Any:
+        net.zero_grad()
+        net(x)[:, 0].sum().backward()
+        return kept[-1].mean(0), kept[-2].sum(), kept[-1] + 1
+
+    return step, nothing, lambda: (gradients(net), len(kept), kept[-1])
+
+
+@program
+def elements_of_a_list_that_is_emptied() -> Program:
+    net = network()
+    kept: list[Tensor] = []
+    net[0].register_full_backward_hook(lambda module, inputs, outputs: kept.append(outputs[0]))
+
+    def step(x: Tensor) -> Any:
+        kept.clear()
+        net.zero_grad()
+        net(x)[:, 0].sum().backward()
+        return kept[0].mean(0), kept[-1].sum(), len(kept)
+
+    return step, nothing, lambda: (gradients(net), len(kept))
+
+
+@program
+def elements_put_in_front() -> Program:
+    """The last one is another one each time."""
+    net = network()
+    kept: list[Tensor] = []
+    net[0].register_full_backward_hook(lambda module, inputs, outputs: kept.insert(0, outputs[0]))
+
+    def step(x: Tensor) -> Any:
+        net.zero_grad()
+        net(x)[:, 0].sum().backward()
+        return kept[-1].mean(0), kept[0].sum()
+
+    def change(call: int) -> None:
+        if call == 4:
+            kept.clear()
+        if call == 6:
+            kept.append(torch.ones(5, 2, dtype=torch.float64))
+
+    return step, change, lambda: (gradients(net), len(kept))
+
+
+@program
+def entries_counted_behind() -> Program:
+    """How many there are is what the hook has left."""
+    net = network()
+    held: dict[str, Any] = {}
+
+    def keep_back(module: Any, grad_input: Any, grad_output: Any) -> None:
+        held[f"back{len(held) % 3}"] = grad_output[0].detach()
+
+    net[0].register_full_backward_hook(keep_back)
+
+    def step(x: Tensor) -> Any:
+        net.zero_grad()
+        net(x).sum().backward()
+        return len(held), sorted(held), held.get("back1"), "back2" in held
+
+    return step, nothing, lambda: gradients(net)
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS.all))
 def test_calls_are_plain_ones(name: str) -> None:
     PROGRAMS.check(name)

@@ -54,11 +54,19 @@ def rounded(x: Tensor, logs: list[Any]) -> Tensor:
     return x
 
 
-WHOLE = [record, values, settings, outside, rounded]
-
-
 def indented(x: Tensor, logs: list[Any]) -> Tensor:
-    logs.append(json.dumps({"a": x.sum().item(), "b": [1, 2]}, indent=1))
+    told = {"b": [1, {"z": x.sum().item()}, []], "a": {}, "c": ()}
+    logs.append(json.dumps(told, indent=1))
+    logs.append(json.dumps(told, indent="\t", sort_keys=True, separators=(";", "=")))
+    logs.append(json.dumps(CONFIG, indent=-2) + json.dumps(told, indent=0))
+    return x
+
+
+WHOLE = [record, values, settings, outside, rounded, indented]
+
+
+def by_true(x: Tensor, logs: list[Any]) -> Tensor:
+    logs.append(json.dumps({"a": [x.sum().item()]}, indent=True))
     return x
 
 
@@ -94,7 +102,7 @@ def subclasses(x: Tensor, logs: list[Any]) -> Tensor:
     return x
 
 
-OTHERS = [indented, keys, refused, without_nan, circular, by_default, subclasses]
+OTHERS = [by_true, keys, refused, without_nan, circular, by_default, subclasses]
 INPUTS = [
     [1.0, 2.0, 3.0],
     [0.1, 1e22, -3.0],

@@ -10,7 +10,7 @@ import pytest
 import torch
 from differential.support import api
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
 
 import stator
 
@@ -65,6 +65,10 @@ def numbered(loader: Any, scale: Tensor) -> Any:
     return torch.stack(found)
 
 
+def weighted() -> WeightedRandomSampler:
+    return WeightedRandomSampler([1.0, 5.0] * 10, 12)
+
+
 LOADERS: dict[str, Callable[[], Any]] = {
     "in order": lambda: DataLoader(TensorDataset(ROWS, LABELS), 4),
     "in order, whole batches": lambda: DataLoader(TensorDataset(ROWS, LABELS), 8, drop_last=True),
@@ -72,6 +76,7 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "windows": lambda: DataLoader(Windows(), 4, shuffle=True, drop_last=True),
     "named": lambda: DataLoader(Named(), 5, shuffle=True, drop_last=True),
     "checked": lambda: DataLoader(Checked(), 5, shuffle=True),
+    "weighted": lambda: DataLoader(TensorDataset(ROWS, LABELS), 4, sampler=weighted()),
 }
 
 # What a dataset asks of an index is decided, or ends the trace.
@@ -96,6 +101,30 @@ def test_loops_over_loaders(fn: Callable[[Any, Tensor], Any], name: str) -> None
     if name not in PARTLY and not api.PLAIN:
         stats = stator.stats(compiled)
         assert (stats.traces, stats.breaks, stats.native) == (1, 0, 0)
+
+
+def endless(held: dict[str, Any], loader: Any, scale: Tensor) -> Any:
+    """One batch a call, as long as anybody asks."""
+    try:
+        rows, labels = next(held["batches"])
+    except StopIteration:
+        held["batches"] = iter(loader)
+        rows, labels = next(held["batches"])
+    return (rows * scale).sum(1), labels
+
+
+@pytest.mark.parametrize("name", ["in order", "shuffled", "weighted"])
+def test_a_loader_that_goes_on_from_call_to_call(name: str) -> None:
+    compiled = api.compile(endless)
+    with stator.config.patch(skip_unprofitable=False, strict=True):
+        seen = []
+        for wrapped in (endless, compiled):
+            torch.manual_seed(0)
+            loader = LOADERS[name]()
+            held = {"batches": iter(loader)}
+            found = [copied(wrapped(held, loader, torch.tensor(n + 0.5))) for n in range(14)]
+            seen.append((found, torch.get_rng_state()))
+        assert same(*seen)
 
 
 class Table:

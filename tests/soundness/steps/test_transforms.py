@@ -63,6 +63,28 @@ def rows_with_what_is_read() -> Program:
 
 
 @whole
+def operations_of_pytorch() -> Program:
+    """Functions in C, which nobody has to look into."""
+
+    def step(x: Tensor) -> Any:
+        out, tangent = jvp(torch.sin, (x,), (x * HELD.factor,))
+        scaled, back = vjp(torch.exp, x)
+        each = vmap(torch.dot)(x, x), vmap(torch.matmul, in_dims=(0, None))(x, x.T)
+        return out, tangent, scaled, back(x)[0], each, grad(torch.sum)(x), jacrev(torch.sigmoid)(x)
+
+    return step, changes, list
+
+
+@program
+def an_operation_in_place() -> Program:
+    def step(x: Tensor) -> Any:
+        mine = x + HELD.factor
+        return vmap(torch.Tensor.add_)(mine, x), vmap(torch.relu_)(mine - 1), mine
+
+    return step, changes, list
+
+
+@whole
 def a_transform_from_outside() -> Program:
     def of(row: Tensor, scale: Tensor) -> Tensor:
         return (row * scale * HELD.factor).sum()

@@ -38,6 +38,7 @@ def known_encode(self, o):
 
 encode_code = JSONEncoder.encode.__code__
 iterencode_code = JSONEncoder.iterencode.__code__
+make_code = json.encoder._make_iterencode.__code__
 
 def is_plain(self):
     return (
@@ -48,13 +49,17 @@ def is_plain(self):
         and json.encoder.c_make_encoder is make_encoder
         and json.encoder.encode_basestring is encode_basestring
         and json.encoder.encode_basestring_ascii is encode_basestring_ascii
-        and self.indent is None
+        and (
+            self.indent is None
+            or type(self.indent) in (int, str)
+            and json.encoder._make_iterencode.__code__ is make_code
+        )
         and self.allow_nan is True
         and type(self.key_separator) is str
         and type(self.item_separator) is str
     )
 
-def text_of(value, written, colon, comma, is_sorted):
+def text_of(value, written, colon, comma, is_sorted, indent, level):
     kind = type(value)
     if kind is str:
         return written(value)
@@ -71,17 +76,25 @@ def text_of(value, written, colon, comma, is_sorted):
     parts = []
     if kind is not dict:
         for item in value:
-            parts.append(text_of(item, written, colon, comma, is_sorted))
-        return '[' + comma.join(parts) + ']'
+            parts.append(text_of(item, written, colon, comma, is_sorted, indent, level + 1))
+        return '[' + joined(parts, comma, indent, level) + ']'
     for key in sorted([key for key in value]) if is_sorted else value:
-        parts.append(written(key) + colon + text_of(value[key], written, colon, comma, is_sorted))
-    return '{' + comma.join(parts) + '}'
+        text = text_of(value[key], written, colon, comma, is_sorted, indent, level + 1)
+        parts.append(written(key) + colon + text)
+    return '{' + joined(parts, comma, indent, level) + '}'
+
+def joined(parts, comma, indent, level):
+    if indent is None or not parts:
+        return comma.join(parts)
+    line = '\\n' + indent * level
+    return line + indent + (comma + line + indent).join(parts) + line
 
 def encode(self, o):
     if not is_plain(self):
         raise SystemError('it was plain')
     written = encode_basestring_ascii if self.ensure_ascii else encode_basestring
-    return text_of(o, written, self.key_separator, self.item_separator, self.sort_keys)
+    indent = ' ' * self.indent if type(self.indent) is int else self.indent
+    return text_of(o, written, self.key_separator, self.item_separator, self.sort_keys, indent, 0)
 ";
 
 /// `is_plain` of these.

@@ -7,7 +7,7 @@ use pyo3::types::PyString;
 use stator_bytecode::Opcode;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::types;
+use stator_cpython::heap::{iterator, types};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::opcode::TARGET;
 use stator_cpython::ops::{self, BinaryOp, CompareOp, Method, UnaryOp};
@@ -461,6 +461,10 @@ impl<'py> Sites<'py> for Recorder {
         receiver: Borrowed<'_, 'py>,
         value: Borrowed<'_, 'py>,
     ) -> Result<std::result::Result<Object<'py>, Object<'py>>> {
+        if !self.is_stopped() && value.is_none() && iterator::is_known(receiver) {
+            // As in a `for`: it gives no value at its end.
+            return Ok(self.advance(frame, receiver)?.ok_or_else(|| value.to_owned()));
+        }
         if !self.is_stopped() && !self.may_advance(frame, receiver) {
             self.stop(frame, Reason::OutsideIterator, heap::type_name(receiver));
         }

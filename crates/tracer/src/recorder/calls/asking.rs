@@ -2,18 +2,20 @@
 //! (`ending/deciding.rs`).
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PyFunction, PySet};
+use pyo3::types::{PyDict, PyFrozenSet, PyFunction, PyList, PySet};
 use stator_cpython::heap::{iterator, types};
+use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generator, ops};
 
-use crate::functions::{Class, Model, Traits};
+use crate::functions::{Class, Model, Numeric, Traits};
 use crate::recorder::Recorder;
 use crate::recorder::calls::by_keys::takes_items;
-use crate::recorder::notes::above::Decides;
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::above::{Calls, Decides};
+use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::heap;
-use crate::recorder::notes::kinds::Kind;
+use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
+use crate::recorder::notes::state::{Origin, State};
 
 /// Whether an object's class says in Python which one is less.
 pub(super) fn is_ordered_in_python(object: Borrowed<'_, '_>) -> bool {
@@ -28,6 +30,20 @@ fn is_hashed(object: Borrowed<'_, '_>) -> bool {
         || object.is_instance_of::<PyFrozenSet>()
 }
 
+/// Whether C code that `compares` what it is given, or `orders` it, asks an element for what data decides.
+fn may_be_asked(
+    state: &mut State,
+    element: Borrowed<'_, '_>,
+    compares: bool,
+    orders: bool,
+) -> bool {
+    match state.kind_alone(element) {
+        Kind::Tensor => compares,
+        Kind::Object => orders && is_ordered_in_python(element),
+        _ => false,
+    }
+}
+
 impl Recorder {
     /// Calls a function of the table that is no operation of PyTorch's.
     pub(super) fn call_asking<'py>(
@@ -35,6 +51,16 @@ impl Recorder {
         class: &Class,
         call: Call<'_, 'py>,
     ) -> Result<Object<'py>> {
+        if self.orders_rows(call) {
+            let list = call.frame.py().get_type::<PyList>().into_any();
+            return self.with_way_around(call.frame, || {
+                let rows = call.with(list.as_borrowed(), &call.args[..1]);
+                let rows = self.call_object(Call { names: None, ..rows })?;
+                let mut args: Args<'_, 'py> = call.args.iter().copied().collect();
+                args[0] = rows.as_borrowed();
+                self.call_asking(class, Call { args: &args, ..call })
+            });
+        }
         let _reading = self.reads_on(call.frame, call.args);
         let known = |consumes: bool| {
             if let Some(result) = self.fills_from_pairs(call).or_else(|| self.takes_keys(call)) {
@@ -55,6 +81,33 @@ impl Recorder {
             return self.with_way_around(call.frame, || known(!moves));
         }
         known(false)
+    }
+
+    /// Whether a call puts the rows in order that a `zip` or `enumerate` of the trace's own gives: they may hold numbers that
+    /// were read, and are listed first.
+    fn orders_rows(&self, call: Call<'_, '_>) -> bool {
+        static ENUMERATE: Named = Named::new("builtins", "enumerate");
+        let Call { frame, callable, .. } = call;
+        let [rows] = call.positional() else { return false };
+        let is_plain = |part: Object<'_>| {
+            is_plain_iterator(&part.get_type()) && !ops::is_generator(part.as_borrowed())
+        };
+        let parts = || (0..).map_while(|index| iterator::over(*rows, index));
+        let holds_numbers = |part: &Object<'_>| {
+            let over = iterator::over(part.as_borrowed(), 0);
+            over.is_some_and(|over| self.state.borrow_mut().holds_numbers(over.as_borrowed()))
+        };
+        let is_enumerate =
+            || ENUMERATE.get(frame.py()).is_ok_and(|class| rows.get_type().is(class));
+        let numeric = self.functions.numeric(callable);
+        matches!(numeric, Some(Numeric::Sorted | Numeric::Least | Numeric::Greatest))
+            && !self.is_stopped()
+            && self.session.takes_steps()
+            && self.meets_symbols()
+            && (iterator::is_zip(*rows) || is_enumerate())
+            && self.origin(*rows) == Some(Origin::Fresh)
+            && parts().all(is_plain)
+            && parts().any(|part| holds_numbers(&part))
     }
 
     /// Whether a call is given containers with NumPy's numbers in them, and may look at these.
@@ -101,18 +154,22 @@ impl Recorder {
         let compares = matches!(class, Class::Transparent) && !traits.has(Traits::MOVES);
         let mut state = self.state.borrow_mut();
         // Nobody reads a container for that.
+        let state = &mut *state;
         let mut may_ask = |arg: Borrowed<'_, '_>| match state.kind_alone(arg) {
             Kind::Function | Kind::Method | Kind::Partial => true,
             // What it gives is compared.
             _ if orders && heap::is_getter(arg) => true,
+            Kind::Object if orders && is_ordered_in_python(arg) => true,
+            Kind::Object if heap::is_deque(arg) && (compares || orders) => {
+                let first = heap::elements(arg).into_iter().next();
+                first
+                    .is_some_and(|first| may_be_asked(state, first.as_borrowed(), compares, orders))
+            }
             Kind::Builtin | Kind::Object => state.has_symbols() && takes_items(arg),
             Kind::List | Kind::Tuple if compares || orders => {
                 let first = heap::children(arg).into_iter().next();
-                first.is_some_and(|first| match state.kind_alone(first.as_borrowed()) {
-                    Kind::Tensor => compares,
-                    Kind::Object => orders && is_ordered_in_python(first.as_borrowed()),
-                    _ => false,
-                })
+                first
+                    .is_some_and(|first| may_be_asked(state, first.as_borrowed(), compares, orders))
             }
             Kind::Iterator => {
                 let runs = ops::is_generator(arg) || !matches!(class, Class::Model(Model::Next));

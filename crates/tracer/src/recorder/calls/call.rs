@@ -275,6 +275,11 @@ impl Recorder {
             Some(class @ Class::Model(Model::DeepCopy)) => {
                 return self.call_deep_copy(class, call);
             }
+            Some(Class::Model(Model::Copy)) => {
+                if let Some(copy) = self.copy_of_tensor(call) {
+                    return copy;
+                }
+            }
             Some(Class::Operation(operation)) if self.is_looked_into(operation, call) => {
                 self.vouch(frame, callable);
             }

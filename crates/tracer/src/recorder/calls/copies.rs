@@ -23,6 +23,7 @@ use stator_cpython::{Result, generic, modules, ops};
 
 use crate::breaks::Reason;
 use crate::functions::{Class, Copying, Determined, Operation};
+use crate::raises::COPY;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Calls, Ends};
 use crate::recorder::notes::call::Call;
@@ -50,7 +51,12 @@ pub(super) const ASKED: &[&str] = &[
 const READS: &[&str] = &["__getattribute__", "__getattr__"];
 
 /// Tables that say how instances of a class are copied: module and name.
-const TABLES: [(&str, &str); 2] = [("copyreg", "dispatch_table"), ("copy", "_deepcopy_dispatch")];
+const TABLES: [Table; 2] = [("copyreg", "dispatch_table"), ("copy", "_deepcopy_dispatch")];
+
+/// As [`TABLES`], of `copy.copy`.
+const SHALLOW: [Table; 2] = [("copyreg", "dispatch_table"), ("copy", "_copy_dispatch")];
+
+type Table = (&'static str, &'static str);
 
 /// About how many instructions `copy.deepcopy` spends on an object.
 const COPYING: u64 = 60;
@@ -92,7 +98,7 @@ impl Recorder {
         let own_class = object.get_type();
         if is_atom(&own_class) && !self.is_stopped() {
             // It's its own copy: nobody looks at a number that was read.
-            self.guard_registered_copier(frame, &own_class);
+            self.guard_registered_copier(frame, &own_class, &TABLES);
             return Ok(object.to_owned());
         }
         let mut searched = Searched::default();
@@ -199,7 +205,7 @@ impl Recorder {
         let is_plain = stator_cpython::heap::types::is_heap(ty.as_borrowed())
             && !stator_cpython::heap::types::has_native_state(ty.as_borrowed())
             && !has_members(object)
-            && !has_registered_copier(&ty)
+            && !has_registered_copier(&ty, &TABLES)
             && (is_module || !overrides_any(object, ASKED));
         is_plain.then_some(manner)
     }
@@ -233,6 +239,30 @@ impl Recorder {
             state.register_copy(copy.as_borrowed(), &mut FxHashSet::default())
         });
         Ok(copy)
+    }
+
+    /// `copy.copy` of a tensor: another one with the same memory.
+    pub(super) fn copy_of_tensor<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let ([tensor], None) = (args, names) else { return None };
+        static TENSOR: Named = Named::new("torch", "Tensor");
+        if self.is_stopped() || self.kind(*tensor) != Kind::Tensor || has_attributes(*tensor) {
+            return None;
+        }
+        let info = tensor::info(*tensor)?;
+        let class = tensor.get_type();
+        let is_registered = has_registered_copier(&class, &SHALLOW);
+        if info.requires_grad
+            || is_registered
+            || !TENSOR.get(frame.py()).is_ok_and(|plain| class.is(plain))
+        {
+            return None;
+        }
+        self.vouch(frame, callable);
+        self.guard_registered_copier(frame, &class, &SHALLOW);
+        let operation =
+            Operation { name: COPY.into(), is_method: false, determined: Determined::EagerOnly };
+        Some(self.tensor_call(&operation, call))
     }
 
     /// Copies the tensors in an object by one node; a memo that has the copies. `None`: there are none.
@@ -271,12 +301,16 @@ impl Recorder {
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
         self.guard_protocol(frame, object, REDUCED);
+        let is_module = !self.is_stopped() && self.is_copied_module(object);
+        if is_module {
+            self.guard_copied_module(frame, object);
+        }
         self.note(frame, |state| {
             if state.kind(object) != Kind::Object {
                 let detail = format!("a copy of a {}", heap::type_name(object));
                 return Err((Reason::Unsupported, detail));
             }
-            if overrides_any(object, REDUCED) {
+            if !is_module && overrides_any(object, REDUCED) {
                 return Err((Reason::Unsupported, "a copy that a class makes".into()));
             }
             match state.instance_dict(object) {
@@ -286,7 +320,7 @@ impl Recorder {
         });
         let ty = object.get_type();
         let reads = stator_cpython::heap::types::slot(ty.as_borrowed(), SlotName::GetAttribute);
-        let result = if reads == Slot::Python && !self.is_stopped() {
+        let result = if reads == Slot::Python && !is_module && !self.is_stopped() {
             self.reduce_in_steps(frame, object, args)?
         } else {
             let _native = Suspended::new(frame.py());
@@ -337,9 +371,14 @@ impl Recorder {
     }
 
     /// Guards that nobody says elsewhere how a class is copied.
-    fn guard_registered_copier(&self, frame: &Frame<'_>, class: &Bound<'_, PyType>) {
+    fn guard_registered_copier(
+        &self,
+        frame: &Frame<'_>,
+        class: &Bound<'_, PyType>,
+        tables: &[Table],
+    ) {
         let py = frame.py();
-        for (module, table) in TABLES {
+        for (module, table) in tables {
             let Ok(module) = modules::import(py, module) else { return };
             self.vouch(frame, module.as_any().as_borrowed());
             let name = pyo3::types::PyString::intern(py, table);
@@ -371,7 +410,7 @@ impl Recorder {
         }
         let is_new_class = seen.insert(class.as_ptr() as usize);
         if is_new_class && !matches!(kind, Kind::Constant | Kind::Function | Kind::Type) {
-            self.guard_registered_copier(frame, &class);
+            self.guard_registered_copier(frame, &class, &TABLES);
         }
         let parts = self.note(frame, |state| {
             if let Some(source) = state.source(object)
@@ -475,8 +514,8 @@ pub(super) fn overrides_any(object: Borrowed<'_, '_>, names: &[&str]) -> bool {
     names.iter().any(own)
 }
 
-fn has_registered_copier(class: &Bound<'_, PyType>) -> bool {
-    TABLES.iter().any(|(module, table)| {
+fn has_registered_copier(class: &Bound<'_, PyType>, tables: &[Table]) -> bool {
+    tables.iter().any(|(module, table)| {
         let table = modules::import(class.py(), module).and_then(|module| module.getattr(*table));
         table.map_or(true, |table| {
             heap::dict_get(table.as_borrowed(), class.as_any().as_borrowed()).is_some()

@@ -136,7 +136,7 @@ impl Recorder {
                 self.generator_step(frame, *generator, native)
             }
             (Model::Call, [function, args @ ..]) => self.call_object(call.with(*function, args)),
-            (Model::Substitute, [_, text, ..]) if is_str(*text) => self.pure_call(call),
+            (Model::Substitute, [_, text, ..]) if is_str(*text) => self.substituted_by_text(call),
             (Model::Substitute, _) => self.substituted(call).unwrap_or_else(|| self.unknown(call)),
             (Model::IsSame { inverted }, [left, right]) => {
                 Ok(boolean(py, self.same(frame, *left, *right) != inverted))

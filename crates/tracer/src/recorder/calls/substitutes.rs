@@ -5,6 +5,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PySlice, PyString, PyTuple};
+use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result};
 
@@ -18,6 +19,12 @@ use crate::recorder::notes::kinds::Kind;
 const MOST_MATCHES: usize = 64;
 
 impl Recorder {
+    /// A pattern's `sub` or `subn` with a text. One with groups is read by Python code of the library's.
+    pub(super) fn substituted_by_text<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let _native = Suspended::new(call.frame.py());
+        self.pure_call(call)
+    }
+
     /// What a pattern's `sub` or `subn` gives whose replacement is a Python function. `None`: it can't be followed, and nothing
     /// was called.
     pub(super) fn substituted<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {

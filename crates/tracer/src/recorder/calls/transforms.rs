@@ -6,7 +6,7 @@
 //! read here, because its own code isn't looked at.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyCFunction, PyTuple};
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::function::{Field, value};
@@ -18,6 +18,7 @@ use stator_guards::{Source, SourceId};
 
 use crate::breaks::Reason;
 use crate::compiling;
+use crate::functions::{Class, Determined};
 use crate::locate::text;
 use crate::raises::TRANSFORM;
 use crate::recorder::Recorder;
@@ -48,14 +49,18 @@ impl Recorder {
         }
         let py = frame.py();
         load(callable).ok()?;
+        let is_operation = |function: Borrowed<'_, '_>| self.is_plain_operation(function);
         let (caller, lent) = self.note(frame, |state| {
             state.write_early(frame)?;
             if !state.is_given(callable) {
-                state.know_transform(callable, args.first().copied())?;
+                state.know_transform(callable, args.first().copied(), &is_operation)?;
             }
             state.give(callable, frame)?;
             let mut lent = Vec::new();
-            args.iter().try_for_each(|arg| state.give_to_transform(*arg, frame, &mut lent))?;
+            args.iter().try_for_each(|arg| match is_operation(*arg) {
+                true => Ok(()),
+                false => state.give_to_transform(*arg, frame, &mut lent),
+            })?;
             Ok((library(py, "operator", "call")?, lent))
         })?;
         let name = heap::name_of(callable);
@@ -78,6 +83,15 @@ impl Recorder {
             state.take_out(frame)
         });
         Some(result)
+    }
+
+    /// Whether a function is one of PyTorch's in C that computes new tensors, as its arguments' metadata says: nothing runs
+    /// in it that would have to be looked at.
+    fn is_plain_operation(&self, function: Borrowed<'_, '_>) -> bool {
+        let class = function.is_exact_instance_of::<PyCFunction>();
+        let class = class.then(|| self.functions.class(function)).flatten();
+        matches!(class, Some(Class::Operation(operation)) if operation.determined == Determined::Always)
+            && !heap::name_of(function).ends_with('_')
     }
 
     /// A transform begins, or the innermost one has ended.
@@ -103,6 +117,7 @@ impl State {
         &mut self,
         transform: Borrowed<'_, 'py>,
         first: Option<Borrowed<'_, 'py>>,
+        is_operation: &dyn Fn(Borrowed<'_, '_>) -> bool,
     ) -> Noted<()> {
         let unknown = || (Reason::Machinery, heap::name_of(transform));
         let outside = match self.origin(transform) {
@@ -131,10 +146,10 @@ impl State {
         }
         let function = function.ok_or_else(unknown)?;
         let function = function.as_borrowed();
-        if self.is_given(function) {
+        if self.is_given(function) || is_operation(function) {
             Ok(())
         } else if is_transform_function(function) {
-            self.know_transform(function, None)
+            self.know_transform(function, None, is_operation)
         } else {
             self.know_hook(function)
         }

@@ -15,7 +15,7 @@ use stator_cpython::object::{Borrowed, Object};
 use crate::breaks::{Break, Reason};
 use crate::emission::Told;
 use crate::functions::Emitter;
-use crate::listeners::Kept;
+use crate::listeners::{self, Kept};
 use crate::raises::{ARRAY_WRITES, NodeCall};
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Ends, Looks, Texts};
@@ -32,6 +32,7 @@ use crate::writes::write_of;
 struct Plan<'py> {
     told: Told<usize>,
     kept: Kept,
+    asked: Vec<usize>,
     frames: Vec<Frame<'py>>,
     /// Whether tensors are among its arguments.
     has_tensors: bool,
@@ -92,6 +93,7 @@ impl Recorder {
                 text: text(emitter, plan.told, args).into(),
                 place,
                 kept: plan.kept,
+                asked: plan.asked,
                 contents,
                 tensors_at: plan.has_tensors.then_some(nodes),
                 spot,
@@ -139,7 +141,12 @@ impl Recorder {
             if kept.iter().any(|list| state.is_known_at(*list)) {
                 return Err((Reason::Told, "kept in a list that the function works with".into()));
             }
-            Ok(Plan { told, kept, frames, has_tensors: !tensors.is_empty() })
+            let logger = match told_now {
+                Told::Record { logger } => Some(logger),
+                Told::Warning { .. } => None,
+            };
+            let asked = listeners::asked(frame.py(), logger);
+            Ok(Plan { told, kept, asked, frames, has_tensors: !tensors.is_empty() })
         })
     }
 
@@ -333,6 +340,9 @@ impl State {
             }
             if emitted.tensors_at.is_some_and(|at| self.is_written_behind(at)) {
                 return Some((emitted, "with a tensor where something is written behind it"));
+            }
+            if self.written.any_behind_emissions(&emitted.asked) {
+                return Some((emitted, "where something changes behind it of who is told"));
             }
             let is_known = emitted.kept.iter().any(|list| self.is_known_at(*list));
             is_known.then_some((emitted, "kept in a list that the function works with"))

@@ -96,10 +96,11 @@ pub(crate) trait Arguments {
     /// An argument of an operation as the graph holds it.
     fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> Noted<Arg>;
 
-    /// Reads an entry of an outside dictionary that code within a node has left there, by a node; false: nobody may look.
+    /// Reads an entry of an outside dictionary, or an element of a list, that code within a node has left there, by a node;
+    /// false: nobody may look.
     fn take_left(
         &mut self,
-        dict: Borrowed<'_, '_>,
+        container: Borrowed<'_, '_>,
         source: SourceId,
         key: Borrowed<'_, '_>,
         value: Borrowed<'_, '_>,

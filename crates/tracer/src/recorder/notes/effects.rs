@@ -176,6 +176,8 @@ pub struct Emitted {
     pub(in crate::recorder) text: Box<str>,
     pub(in crate::recorder) place: (u32, u32),
     pub(in crate::recorder) kept: Kept,
+    /// What says who is told of it: dictionaries and lists, by address.
+    pub(in crate::recorder) asked: Vec<usize>,
     /// Containers among the arguments, with what they held.
     pub(in crate::recorder) contents: Vec<(Py<PyAny>, Vec<Py<PyAny>>)>,
     /// How many nodes came before it, if tensors are among its arguments: a replay gives it when its graph has run.

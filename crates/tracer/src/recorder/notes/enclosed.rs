@@ -15,6 +15,7 @@ use stator_cpython::object::Borrowed;
 use stator_cpython::ops;
 use stator_graph::{ObjectId, Target, Value};
 
+use super::effects::{CONTENTS, KEYS};
 use super::heap;
 use super::inputs::graph_meta;
 use super::kinds::Kind;
@@ -33,6 +34,8 @@ pub struct Enclosed {
     pub(in crate::recorder) written: FxHashSet<usize>,
     /// The parts that such code has written.
     pub(in crate::recorder) left: Vec<Slot>,
+    /// The lists among them, by address: whether all that they hold is known of the code; else it has only added to them.
+    pub(in crate::recorder) lists: FxHashMap<usize, bool>,
     /// What stood in entries of dictionaries that such code has written, before its first write there.
     before: FxHashMap<Slot, Option<Py<PyAny>>>,
     /// What it was given and has changed, by address: only such code may look at it.
@@ -144,6 +147,24 @@ impl State {
         }
         self.look_enclosed(slot.0);
         self.written.has(slot)
+    }
+
+    /// Whether code within a node has written to a dictionary, and to entries of it alone: others are what they were.
+    pub fn shows_entries(&self, dict: Borrowed<'_, '_>) -> bool {
+        let address = dict.as_ptr() as usize;
+        let is_entry = |(_, part): &Slot| ![CONTENTS, KEYS].contains(part);
+        let mut left = self.enclosed.left.iter().filter(|(object, _)| *object == address);
+        !self.enclosed.is_on()
+            && self.enclosed.written.contains(&address)
+            && !self.enclosed.changed.contains(&address)
+            && heap::is_exact_dict(dict)
+            && left.all(is_entry)
+    }
+
+    /// As [`State::has_written`], of an entry of a dictionary.
+    pub fn has_written_entry(&mut self, dict: Borrowed<'_, '_>, slot: &Slot) -> bool {
+        let is_beside = self.shows_entries(dict) && !self.enclosed.left.contains(slot);
+        if is_beside { self.written.has(slot) } else { self.has_written(slot) }
     }
 
     /// Something is to be done with the object at an address.

@@ -39,6 +39,8 @@ pub struct Written {
     dicts: Sparse<()>,
     rekeyed: FxHashMap<usize, Keys>,
     emissions: Vec<Emitted>,
+    /// The objects that were written to behind the first of these, though they be as before by now.
+    behind: FxHashSet<usize>,
     first: Option<usize>,
     count: u64,
 }
@@ -134,12 +136,20 @@ impl Written {
         &self.emissions
     }
 
+    /// Whether one of these objects was written to behind a warning or log record.
+    pub fn any_behind_emissions(&self, objects: &[usize]) -> bool {
+        objects.iter().any(|object| self.behind.contains(object))
+    }
+
     /// Something was written, where the graph has `nodes` nodes; whether the part is one that wasn't
     /// written before, so [`Written::add`] is due.
     pub fn note(&mut self, slot: Slot, place: (u32, u32), nodes: usize) -> bool {
         self.count += 1;
         self.first.get_or_insert(nodes);
         self.keys.insert(slot.1);
+        if !self.emissions.is_empty() {
+            self.behind.insert(slot.0);
+        }
         let known = self.parts.get(&slot).map(|at| &mut self.effects[*at]);
         known.map(|effect| effect.place = place).is_none()
     }
@@ -155,6 +165,9 @@ impl Written {
     pub fn forget(&mut self, slot: &Slot) {
         let Some(at) = self.parts.remove(slot) else { return };
         self.count += 1;
+        if !self.emissions.is_empty() {
+            self.behind.insert(slot.0);
+        }
         self.effects.remove(at);
         for emitted in self.emissions.iter_mut().filter(|emitted| emitted.after > at) {
             emitted.after -= 1;

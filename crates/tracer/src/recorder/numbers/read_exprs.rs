@@ -46,9 +46,19 @@ impl Symbols {
 }
 
 impl State {
+    /// The least and the greatest integer that a node may read. `None`: nobody knows.
+    fn range_of_reads(&mut self, node: NodeId) -> Option<(i64, i64)> {
+        known_ranges::of_reads(&self.graph, node).or_else(|| {
+            let weights = known_ranges::weights_of_reads(&self.graph, node)?;
+            let count = *self.node_sizes(weights)?.last()?;
+            let count = self.symbols.as_ref()?.context.as_constant(count)?;
+            Some((0, count - 1))
+        })
+    }
+
     /// A node gives a list of these numbers.
     pub(super) fn carry_row(&mut self, node: NodeId, items: &[Object<'_>]) {
-        let range = known_ranges::of_reads(&self.graph, node);
+        let range = self.range_of_reads(node);
         self.carry_row_between(node, items, range);
     }
 
@@ -59,7 +69,7 @@ impl State {
         list: &Object<'_>,
         depth: usize,
     ) {
-        let range = known_ranges::of_reads(&self.graph, node);
+        let range = self.range_of_reads(node);
         self.carry_rows_between(node, list, depth, range);
     }
 
@@ -100,7 +110,7 @@ impl State {
         expr: Option<ExprId>,
     ) -> NumberId {
         let is_symbol = expr.is_none() && !own.is_exact_instance_of::<PyFloat>();
-        let range = if is_symbol { known_ranges::of_reads(&self.graph, node) } else { None };
+        let range = if is_symbol { self.range_of_reads(node) } else { None };
         self.carry_between(own, node, expr, range)
     }
 

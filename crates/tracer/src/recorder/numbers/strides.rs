@@ -179,7 +179,7 @@ impl State {
     }
 
     /// A tensor's sizes, as expressions.
-    fn node_sizes(&mut self, node: NodeId) -> Option<Sizes> {
+    pub(super) fn node_sizes(&mut self, node: NodeId) -> Option<Sizes> {
         let Value::Tensor(meta) = self.graph.node(node).value else { return None };
         let key = match self.graph.node(node).kind {
             NodeKind::Placeholder { .. } => self.placeholder_key(node)?,

@@ -227,6 +227,13 @@ impl State {
             if matches!(effect.part, Part::Context | Part::Reset(_) | Part::ClassAttribute(_)) {
                 return refuse();
             }
+            let list = effect.slot().0;
+            match effect.part {
+                Part::Elements => drop(self.enclosed.lists.insert(list, true)),
+                Part::Added { dropped: 0, .. } => drop(self.enclosed.lists.insert(list, false)),
+                Part::Added { .. } => drop(self.enclosed.lists.remove(&list)),
+                _ => {}
+            }
             self.enclosed.left.push(effect.slot());
             self.enclosed.written.insert(effect.slot().0);
         }

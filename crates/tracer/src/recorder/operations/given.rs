@@ -178,6 +178,37 @@ impl State {
         Ok(true)
     }
 
+    /// Reads an element of an outside list that code within a node has put there; false: it can't be read by a node. Where
+    /// that has only added to the list, places are counted from the end.
+    pub(super) fn take_element(
+        &mut self,
+        list: Borrowed<'_, '_>,
+        source: SourceId,
+        index: i64,
+        value: Borrowed<'_, '_>,
+    ) -> Noted<bool> {
+        let address = list.as_ptr() as usize;
+        let is_whole = self.enclosed.lists.get(&address).copied();
+        let is_open = is_whole.is_some_and(|is_whole| is_whole || index < 0)
+            && !self.enclosed.is_on()
+            && !self.enclosed.has_changed(address)
+            && !self.has_symbols();
+        if !is_open || self.kind_alone(value) != Kind::Tensor || self.shares_input(value) {
+            return Ok(false);
+        }
+        match self.origin(value) {
+            Some(Origin::Node(node)) if self.graph.is_withdrawn(node) => {
+                let args = [Arg::Node(self.object_node(source)), Arg::int(index)];
+                let taken = self.graph.call(Target::Operator(Operator::GetItem), &args, None);
+                self.bind_result(taken, value, &[])?;
+                Ok(true)
+            }
+            // It was read before.
+            Some(Origin::Node(_)) => Ok(true),
+            _ => Ok(false),
+        }
+    }
+
     /// Whether the trace knows an object by itself.
     fn is_of_trace(&self, object: Borrowed<'_, '_>) -> bool {
         match self.origin(object) {

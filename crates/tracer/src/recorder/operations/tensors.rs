@@ -88,12 +88,17 @@ impl Arguments for State {
 
     fn take_left(
         &mut self,
-        dict: Borrowed<'_, '_>,
+        container: Borrowed<'_, '_>,
         source: SourceId,
         key: Borrowed<'_, '_>,
         value: Borrowed<'_, '_>,
     ) -> std::result::Result<bool, Stop> {
-        self.take_entry(dict, source, key, value)
+        match key.extract() {
+            Ok(index) if heap::is_exact_list(container) => {
+                self.take_element(container, source, index, value)
+            }
+            _ => self.take_entry(container, source, key, value),
+        }
     }
 }
 

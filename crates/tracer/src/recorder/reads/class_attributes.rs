@@ -84,6 +84,11 @@ impl Recorder {
                     {
                         return Ok(Found::Value(proxy));
                     }
+                    if text == "__annotations__"
+                        && let Some(hints) = self.class_annotations(frame, owner, name)
+                    {
+                        return hints.map(Found::Value);
+                    }
                     self.stop(frame, Reason::Unsupported, format!("attribute {text} of a class"));
                     return ops::get_attr(owner, name).map(Found::Value);
                 }
@@ -105,6 +110,32 @@ impl Recorder {
         }
         self.call_getattr(frame, owner, &meta, name)
             .unwrap_or_else(|| ops::get_attr(owner, name).map(Found::Value))
+    }
+
+    /// The annotations of a class from outside: an entry of its own dictionary, which is made where it's asked for first.
+    /// `None`: they can't be read so.
+    fn class_annotations<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let class = owner.cast::<PyType>().ok()?;
+        if self.is_stopped() {
+            return None;
+        }
+        if !types::is_heap(class.as_borrowed()) {
+            // It has none, for good.
+            let found = ops::get_attr(owner, name);
+            return found.is_err().then_some(found);
+        }
+        let hints = owner.getattr(name.cast::<PyString>().ok()?).ok()?;
+        let proxy = self.class_proxy(frame, owner)?;
+        let own = proxy.get_item(name).ok()?;
+        if !own.is(&hints) || !heap::is_exact_dict(own.as_borrowed()) {
+            return None;
+        }
+        Some(self.get_item(frame, proxy.as_borrowed(), name))
     }
 
     /// What the lookup of an attribute on a class itself has found, as the class gives it.

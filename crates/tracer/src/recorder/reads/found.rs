@@ -307,7 +307,7 @@ impl State {
         {
             return Ok(());
         }
-        if self.has_written(&slot) {
+        if self.has_written_entry(dict, &slot) {
             // It holds what the trace put there.
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Items, iteration and unpacking.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::{PyFloat, PyInt, PyString};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator;
 use stator_cpython::heap::types::{self, compares_by_identity};
@@ -15,7 +15,7 @@ use super::tensor_items::{index_depends_on_data, slice_problem};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{
-    ArrayValues, Changes, Decides, Ends, Looks, Operations, Protocols,
+    Arguments, ArrayValues, Changes, Decides, Ends, Looks, Operations, Protocols,
 };
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::effects::{CONTENTS, KEYS};
@@ -34,6 +34,12 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         if self.is_stopped() {
             return ops::get_item(owner, key);
+        }
+        if key.is_exact_instance_of::<PyString>() && self.state.borrow().shows_entries(owner) {
+            return self.entry_beside(frame, owner, key);
+        }
+        if let Some(element) = self.element_left(frame, owner, key) {
+            return Ok(element);
         }
         if let Some(own) = self.own_array(frame, owner) {
             return self.get_item(frame, own?.as_borrowed(), key);
@@ -141,6 +147,48 @@ impl Recorder {
         }
         let target = |_: &mut State| Target::Operator(Operator::GetItem);
         self.operation(frame, target, &[owner, key], None, || ops::get_item(owner, key))
+    }
+
+    /// An element of a list that code within a node has put there.
+    fn element_left<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if !self.state.borrow().enclosed.lists.contains_key(&(owner.as_ptr() as usize))
+            || !heap::is_exact_list(owner)
+            || !key.is_exact_instance_of::<PyInt>()
+            || self.state.borrow_mut().holds_numbers(key)
+        {
+            return None;
+        }
+        let index = key.extract::<i64>().ok()?;
+        let items = heap::list_items(owner);
+        let place = if index < 0 { items.len() as i64 + index } else { index };
+        let value = items.get(usize::try_from(place).ok()?)?.clone();
+        let is_taken = self.note(frame, |state| match state.source(owner) {
+            Some(source) => state.take_left(owner, source, key, value.as_borrowed()),
+            None => Ok(false),
+        });
+        (is_taken == Some(true)).then_some(value)
+    }
+
+    /// An entry of a dictionary to which code within a node has written: of the rest nothing is read.
+    fn entry_beside<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        self.concrete(frame, &[key], "an index or key");
+        let found = heap::dict_get(owner, key);
+        self.note(frame, |state| {
+            let held = found.as_ref().map(Bound::as_borrowed);
+            state.read_dict_slot(owner, key, held)?;
+            held.map_or(Ok(()), |held| state.register(held))
+        });
+        found.map_or_else(|| ops::get_item(owner, key), Ok)
     }
 
     /// An item of a dictionary: one slot is read.
