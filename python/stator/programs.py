@@ -252,8 +252,8 @@ class TensorProgram(_stator.Runs):
         outputs = []
         for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
             output = result.detach()
-            if lengths is not None and not sizes:
-                # The number of rows may be given as another type.
+            if not sizes:
+                # A number, such as that of the rows, may be given as another type.
                 output = output.to(getattr(torch, dtype))
             if not _is_of(output[0], _spec(dtype, sizes)):
                 raise NotBatchableError("what it gives for all at once is of another type")

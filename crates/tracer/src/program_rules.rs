@@ -18,10 +18,12 @@ pub enum Taken {
     Silent,
     /// Another function does the same and is traced in its place.
     Substitute(Py<PyAny>),
-    /// The same, if its first argument is an array or a scalar of NumPy's.
+    /// The same, if its first argument is an array or a scalar of NumPy's, or what programs have for such.
     OfArray(Py<PyAny>),
     /// The same, if its arguments are Python's integers and floats.
     OfNumbers(Py<PyAny>),
+    /// The same, if its argument is a list or a tuple of such numbers.
+    OfRow(Py<PyAny>),
 }
 
 /// The rules of one trace.
@@ -80,6 +82,10 @@ impl Rules {
         for pair in tracing.getattr("of_numbers")?.cast_into::<PyList>()?.iter() {
             let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
             add(&original, Taken::OfNumbers(substitute));
+        }
+        for pair in tracing.getattr("of_rows")?.cast_into::<PyList>()?.iter() {
+            let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
+            add(&original, Taken::OfRow(substitute));
         }
         Ok(Self {
             stand_in: tracing.getattr("stand_in")?.cast_into()?.unbind(),

@@ -770,20 +770,20 @@ SILENT: list[Callable[..., Any]] = [note, constant, note_when, is_then, numbers]
 def _tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """`torch.tensor` of an array from outside: a copy of its own."""
+    """`torch.tensor` of an array: a copy of its own."""
     found = _as_tensor(data, dtype, device).clone()
     return found.requires_grad_() if requires_grad else found
 
 
 def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
-    """`torch.as_tensor` of an array from outside, which nobody may write to."""
-    found = constant(data)[0]
+    """`torch.as_tensor` of an array. Nobody may write to one from outside."""
+    found = data.tensor if isinstance(data, Array) else constant(data)[0]
     found = found if dtype is None else cast(found, dtype)
     return found if device is None else found.to(device)
 
 
-# Functions of PyTorch's, and what is traced in their place where they are given an array from
-# outside: it is a constant of the program.
+# Functions of PyTorch's, and what is traced in their place where they are given an array. One from
+# outside is a constant of the program.
 OF_ARRAYS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (torch.tensor, _tensor),
     (torch.as_tensor, _as_tensor),

@@ -33,8 +33,8 @@ _TAKEN = "clients of different sizes: some rows are taken"
 
 @rule_for("size", "shape")
 def _size(padding: Padding, call: Any, /, input: Any, dim: Any = None) -> Any:
-    rows = padding.dim(input)
-    sizes = [padding.number(input) if at == rows else size for at, size in enumerate(input.shape)]
+    rows = padding.dims(input)
+    sizes = [padding.number(input) if at in rows else size for at, size in enumerate(input.shape)]
     return tuple(sizes) if dim is None else sizes[dim]
 
 
@@ -78,8 +78,8 @@ def _of_size(
 ) -> Any:
     """A new tensor, which may have rows, or their number in it."""
     at = [at for at, each in enumerate(size) if isinstance(each, Number)]
-    if len(at) > 1:
-        raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
+    if len({size[each].key for each in at}) > 1:
+        raise NotPaddedError("clients of different sizes: rows beside fewer rows")
     sizes = [padding.rows if isinstance(each, Number) else each for each in size]
     fill = how.pop("fill_value", rest[0] if rest else None)
     without_rows(padding, how, rest[1:])
@@ -93,7 +93,16 @@ def _of_size(
         found = call(sizes, fill, **how)
     else:
         found = call(sizes, *rest, **how)
-    return padding.mark(found, at[0], size[at[0]]) if at else found
+    return padding.mark(found, at, size[at[0]]) if at else found
+
+
+@rule_for("eye")
+def _identity(padding: Padding, call: Any, /, n: Any, m: Any = None, **how: Any) -> Any:
+    """Rows beside rows."""
+    without_rows(padding, how)
+    if not isinstance(n, Number) or not (m is None or (isinstance(m, Number) and m.key == n.key)):
+        raise NotPaddedError("clients of different sizes: a tensor with rows and others")
+    return padding.mark(call(padding.rows, **how), (0, 1), n)
 
 
 @rule_for("tensor", "as_tensor", "scalar_tensor")
@@ -136,34 +145,55 @@ def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     others = math.prod(sizes[1:])
     if padding.dim(input) != 0 or not sizes or isinstance(sizes[0], torch.dtype) or not rest:
         raise NotPaddedError(_RESHAPED)
-    if isinstance(sizes[0], Number):
-        # One of the others may be what is left.
-        is_kept = padding.is_size(sizes[0]) and (others == rest or sizes[1:].count(-1) == 1)
+    if sizes[1:].count(-1) == 1:
+        # Of the others one is what is left.
+        is_kept, others = padding.is_size(sizes[0]), rest
     else:
-        is_kept = sizes[0] == -1 and others == rest
-    if not is_kept:
+        is_rest = type(sizes[0]) is int and sizes[0] == -1
+        is_kept = others > 0 and (is_rest or isinstance(sizes[0], Number))
+    number = _divided(padding, input, rest, others) if is_kept else None
+    if number is None or not (type(sizes[0]) is int or _is_same(sizes[0], number)):
         raise NotPaddedError(_RESHAPED)
-    return padding.mark(call(input, (padding.rows, *sizes[1:])), 0)
+    rows = padding.rows * rest // others
+    return padding.mark(call(input, (rows, *sizes[1:])), 0, number)
+
+
+def _is_same(size: Any, number: Number) -> bool:
+    return isinstance(size, Number) and size.key == number.key
+
+
+def _divided(padding: Padding, input: Any, rest: int, others: int) -> Number | None:
+    """How many rows there are, where each has had so many numbers and has others now."""
+    if rest == others:
+        return padding.number(input)
+    if rest % others == 0:
+        return padding.in_parts(input, rest // others)
+    return padding.of_parts(input, others // rest) if others % rest == 0 else None
 
 
 @rule_for("flatten", "ravel")
 def _flatten(
     padding: Padding, call: Any, /, input: Any, start_dim: int = 0, end_dim: int = -1
 ) -> Any:
-    dim, start = padding.dim(input), positive(start_dim, input)
-    is_alone = input.dim() == 1 or math.prod(input.shape) == padding.rows
-    if dim is None or (dim >= start and not is_alone):
+    dim, start, end = padding.dim(input), positive(start_dim, input), positive(end_dim, input)
+    if dim is None or (dim > start and math.prod(input.shape[start:dim]) != 1 and dim <= end):
         raise NotPaddedError(_RESHAPED)
-    if dim >= start:
-        found = call(input) if call.name == "ravel" else call(input, start_dim, end_dim)
-        return padding.mark(found, start)
-    return padding.mark(call(input, start_dim, end_dim), dim)
+    found = call(input) if call.name == "ravel" else call(input, start_dim, end_dim)
+    if dim < start:
+        return padding.mark(found, dim)
+    if dim > end:
+        return padding.mark(found, dim - (end - start))
+    parts = math.prod(input.shape[dim + 1 : end + 1])
+    number = padding.in_parts(input, parts) if parts > 1 else padding.number(input)
+    if number is None or not parts:
+        raise NotPaddedError(_RESHAPED)
+    return padding.mark(found, start, number)
 
 
 @rule_for("unsqueeze")
 def _unsqueeze(padding: Padding, call: Any, /, input: Any, dim: int) -> Any:
-    rows, at = padding.dim(input) or 0, dim + input.dim() + 1 if dim < 0 else dim
-    return padding.mark(call(input, dim), rows + (at <= rows))
+    at = dim + input.dim() + 1 if dim < 0 else dim
+    return padding.mark(call(input, dim), [row + (at <= row) for row in padding.dims(input)])
 
 
 @rule_for("squeeze")
@@ -182,14 +212,15 @@ def _transpose(padding: Padding, call: Any, /, input: Any, dim0: int, dim1: int)
     order = list(range(input.dim()))
     a, b = positive(dim0, input), positive(dim1, input)
     order[a], order[b] = b, a
-    return padding.mark(call(input, dim0, dim1), order.index(padding.dim(input) or 0))
+    rows = [order.index(row) for row in padding.dims(input)]
+    return padding.mark(call(input, dim0, dim1), rows)
 
 
 @rule_for("permute")
 def _permute(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     order = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
     order = [positive(dim, input) for dim in order]
-    return padding.mark(call(input, *dims), order.index(padding.dim(input) or 0))
+    return padding.mark(call(input, *dims), [order.index(row) for row in padding.dims(input)])
 
 
 @rule_for("movedim", "moveaxis")
@@ -203,7 +234,7 @@ def _movedim(padding: Padding, call: Any, /, input: Any, source: Any, destinatio
 def _turned(padding: Padding, call: Any, /, input: Any) -> Any:
     if input.dim() != 2:
         raise NotPaddedError(_RESHAPED)
-    return padding.mark(call(input), 1 - (padding.dim(input) or 0))
+    return padding.mark(call(input), [1 - row for row in padding.dims(input)])
 
 
 @rule_for("expand", "broadcast_to")
@@ -246,10 +277,35 @@ def _parts(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) -
     )
 
 
-@rule_for("cat", "concat", "concatenate", "stack", "hstack", "vstack", is_of_several=True)
-def _joined(padding: Padding, call: Any, /, tensors: Any, dim: int = 0) -> Any:
-    if call.name in ("hstack", "vstack"):
+@rule_for("hstack", "vstack", "column_stack", is_of_several=True)
+def _beside(padding: Padding, call: Any, /, tensors: Any) -> Any:
+    """Matrices, and vectors as they are taken for such."""
+    ranks = {tensor.dim() for tensor in tensors}
+    if call.name == "column_stack" and ranks <= {1, 2}:
+        columns = [each if each.dim() > 1 else _as_column(padding, each) for each in tensors]
+        return _joined(padding, _Cat, columns, 1)
+    if len(ranks) != 1 or (call.name == "vstack" and ranks == {1}):
         raise NotPaddedError("clients of different sizes: rows are joined in another form")
+    return _joined(padding, _Cat, tensors, 1 if call.name != "vstack" and ranks != {1} else 0)
+
+
+def _as_column(padding: Padding, vector: Any) -> Any:
+    column = vector.unsqueeze(1)
+    is_of_rows = padding.dim(vector) is not None
+    return padding.mark(column, 0, padding.number(vector)) if is_of_rows else column
+
+
+class _Cat:
+    """The operation, as its rule is given it."""
+
+    name = "cat"
+
+    def __new__(cls, *args: Any) -> Any:
+        return torch.cat(*args)
+
+
+@rule_for("cat", "concat", "concatenate", "stack", is_of_several=True)
+def _joined(padding: Padding, call: Any, /, tensors: Any, dim: int = 0) -> Any:
     dims = {padding.dim(tensor) for tensor in tensors}
     ranks = {tensor.dim() for tensor in tensors}
     found_dims = tensors[0].dim() + (call.name == "stack")
@@ -307,17 +363,17 @@ def _taken(tensor: Any, dim: int, places: Any) -> Any:
     return tensor.movedim(dim, 0)[places].movedim(0, dim)
 
 
-def _from(padding: Padding, tensor: Any, first: Any, number: Any) -> Any:
-    """As many rows as a number says, from a place on."""
+def _from(padding: Padding, tensor: Any, first: Any, number: Any, step: int = 1) -> Any:
+    """As many rows as a number says, from a place on: each, or one of so many."""
     dim = padding.dim(tensor) or 0
-    is_moved = isinstance(first, torch.Tensor) or first
+    is_moved = isinstance(first, torch.Tensor) or first or step > 1
     if type(number) is int:
-        places = torch.arange(number) + first
+        places = torch.arange(number) * step + first
         return _taken(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
     # Its padding is its own first row: others may not be as finite.
     padding.holds(number.own > 0)
     places = torch.arange(padding.rows)
-    places = torch.where(places < number.own, places, 0) + first
+    places = torch.where(places < number.own, places, 0) * step + first
     return padding.mark(_taken(tensor, dim, places.clamp(max=padding.rows - 1)), dim, number)
 
 
@@ -335,7 +391,8 @@ def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
 
 def _sliced(padding: Padding, tensor: Any, key: slice) -> Any:
     """A slice of rows, which all clients have."""
-    if key.step is not None and not (type(key.step) is int and key.step == 1):
+    step = 1 if key.step is None else key.step
+    if type(step) is not int or step < 1:
         raise NotPaddedError(_TAKEN)
     number = padding.number(tensor)
     start = _bound(padding, key.start, number, 0)
@@ -348,9 +405,11 @@ def _sliced(padding: Padding, tensor: Any, key: slice) -> Any:
     else:
         padding.holds((torch.as_tensor(first) <= last) & (last <= number.own))
     padding.holds(torch.as_tensor(first) >= 0)
+    if step > 1:
+        many = (many + (step - 1)) // step
     if type(many) is int and not 0 <= many <= padding.rows:
         raise NotPaddedError(_TAKEN)
-    return _from(padding, tensor, first, many)
+    return _from(padding, tensor, first, many, step)
 
 
 def _row(padding: Padding, tensor: Any, place: Any) -> Any:

@@ -364,6 +364,7 @@ class Tracing:
     ]
     of_arrays = arrays.OF_ARRAYS
     of_numbers = numpy_scalars.OF_NUMBERS
+    of_rows = numpy_scalars.OF_ROWS
     stand_in = FakeTensor
     arrays = arrays.Array, arrays.array
     views = [_federated.Struct]
@@ -408,7 +409,8 @@ class Tracing:
         self.inputs = [self._input(spec) for spec in leaves]
         arrays.begin()
         if is_numpy:
-            self.of_numbers = []
+            if not leaves or any(isinstance(leaf, arrays.ArraySpec) for leaf in leaves):
+                self.of_numbers = self.of_rows = []
             self.substitutes = [
                 *(*self.substitutes, *numpy_choices.SUBSTITUTES),
                 *(*numpy_ufuncs.SUBSTITUTES, *numpy_random.SUBSTITUTES),
