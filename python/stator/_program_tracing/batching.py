@@ -181,7 +181,26 @@ _OF_NUMBERS = frozenset({"add", "radd", "sub", "rsub", "mul", "rmul", "neg"})
 """What is done with numbers alone, and raises for none of them."""
 
 
+def _normalize(
+    input: torch.Tensor,
+    p: float = 2.0,
+    dim: int = 1,
+    eps: float = 1e-12,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Vectors of length one. What is to be put into a tensor is made before."""
+    found = torch.nn.functional.normalize(input, p, dim, eps)
+    return found if out is None else out.copy_(found)
+
+
+def _vdot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """A product of vectors: `vmap` has no rule for the operation itself."""
+    return (left.conj() * right).sum()
+
+
 _COMPOSED: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.nn.functional.normalize: _normalize,
+    torch.vdot: _vdot,
     torch.nn.functional.embedding: _embedding,
     torch.column_stack: _column_stack,
 }

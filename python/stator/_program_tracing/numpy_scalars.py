@@ -1,4 +1,4 @@
-"""NumPy's functions of Python's numbers, in programs of PyTorch code: `np.sqrt(d)`, `np.log(2)`, and
+"""NumPy's functions of Python's numbers, in programs of PyTorch code: `np.sqrt(d)`, `np.log(2)`,
 `np.prod(x.shape)`.
 
 They give numbers as Python's `math` does, so they may be given sizes that vary. In NumPy code they

@@ -102,7 +102,7 @@ class Padding:
         return number
 
     def of_parts(self, tensor: Any, parts: int) -> Number | None:
-        """How many rows a tensor has where so many of them become one, if they were parts of that."""
+        """How many rows a tensor has where so many of them become one: its parts."""
         for length in self._lengths.values():
             if (length.number * parts).key == self.number(tensor).key:
                 return length.number

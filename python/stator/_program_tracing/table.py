@@ -3,8 +3,8 @@
 A program may come from a stranger, so this is a list of what is allowed: what the table of
 operations knows (`crates/operators`), which takes tensors and gives tensors. Left out are private
 ones, those that reach files, memory, Python objects or other processes, and those that read tensors
-into Python, but for single numbers. No function here is given a callable: arguments are tensors, plain values, and the
-objects that programs name as arguments.
+into Python, but for single numbers. No function here is given a callable: arguments are tensors,
+plain values, and the objects that programs name as arguments.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class Model:
                 tensor.copy_(_from_numpy(np.ascontiguousarray(weights[name])))
 
     def counters(self) -> dict[str, torch.Tensor]:
-        """The other buffers that training writes to, as they are now; within a local computation."""
+        """The other buffers that training writes to, as they are; within a local computation."""
         return {name: self.module.get_buffer(name).clone() for name in self._counted}
 
     def applied(self, weights: Any, function: Callable[..., Any], *arguments: Any) -> Any:
