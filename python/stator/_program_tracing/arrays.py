@@ -763,6 +763,21 @@ def absolute(value: Any) -> Any:
     return (array(value) if isinstance(value, np.ndarray) else value).__abs__()
 
 
+def to_float(value: Any) -> Any:
+    """What `float` gives of an array: a number that the program reads, where it isn't known. C code
+    that calls `__float__` wants it known."""
+    tensor = array(value).tensor
+    found = numbers(tensor)
+    return float(found[0]) if len(found) == 1 else float(tensor)
+
+
+def to_int(value: Any) -> Any:
+    """What `int` gives of an array."""
+    tensor = array(value).tensor
+    found = numbers(tensor)
+    return int(found[0]) if len(found) == 1 else int(tensor)
+
+
 # Called while a program is traced, and no part of it.
 SILENT: list[Callable[..., Any]] = [note, constant, note_when, is_then, numbers]
 
@@ -788,4 +803,6 @@ OF_ARRAYS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (torch.tensor, _tensor),
     (torch.as_tensor, _as_tensor),
     (torch.from_numpy, _as_tensor),
+    (float, to_float),
+    (int, to_int),
 ]

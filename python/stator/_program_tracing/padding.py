@@ -68,7 +68,7 @@ class _Length:
 
 class Padding:
     """Which tensors of a run have a dimension of padded rows, and how many of these are a client's
-    own. With the padding they are as many everywhere, but where rows are made of parts of rows."""
+    own. With the padding they are as many everywhere, but where there are more: parts of rows."""
 
     def __init__(self, count: torch.Tensor, rows: int, inputs: Sequence[torch.Tensor]) -> None:
         """count: how many rows a client has; rows: how many with the padding; inputs: those that
@@ -95,11 +95,7 @@ class Padding:
     def in_parts(self, tensor: Any, parts: int) -> Number | None:
         """How many rows a tensor has where each of them is divided into so many."""
         number: Any = self.number(tensor) * parts
-        if not isinstance(number, Number):
-            return None
-        if number.key not in self._lengths:
-            self._lengths[number.key] = _Length(number, self.rows * parts)
-        return number
+        return number if isinstance(number, Number) else None
 
     def of_parts(self, tensor: Any, parts: int) -> Number | None:
         """How many rows a tensor has where so many of them become one: its parts."""
@@ -129,11 +125,15 @@ class Padding:
         """As many rows as a number says."""
         found = self._lengths.get(number.key)
         if found is None:
-            if is_more_than_rows(number):
-                raise NotPaddedError("clients of different sizes: more rows than clients have")
-            found = self._lengths[number.key] = _Length(number, self.rows)
-            self.holds((number.own >= 0) & (number.own <= self.rows))
+            # A number's value is that of the padded rows.
+            rows = number.plain if is_more_than_rows(number) else self._whole.rows
+            found = self._lengths[number.key] = _Length(number, rows)
+            self.holds((number.own >= 0) & (number.own <= rows))
         return found
+
+    def rows_of(self, number: Number) -> int:
+        """The same with the padding."""
+        return self.length(number).rows
 
     def holds(self, condition: Any) -> None:
         """Takes note of what has to hold for each client."""
@@ -228,8 +228,7 @@ class Padding:
         if rule is None or kwargs.get("out") is not None:
             raise NotPaddedError(f"clients of different sizes: there is no rule for {name}")
         lengths = {id(self._dims[each][1]): self._dims[each][1] for each in met if is_tensor(each)}
-        is_several = name in _OF_SEVERAL and len({each.rows for each in lengths.values()}) == 1
-        if len(lengths) > 1 and not is_several:
+        if len(lengths) > 1 and name not in _OF_SEVERAL:
             raise NotPaddedError("clients of different sizes: rows beside fewer rows")
         self._current = next(iter(lengths.values())) if len(lengths) == 1 else None
         return rule(self, _Call(func, inner), *args, **kwargs)
@@ -388,7 +387,7 @@ def apart(*names: str, only_first: bool = False, behind: int = 0) -> None:
     rule_for(*names)(rule)
 
 
-apart("linear", behind=1)
+apart("linear", "embedding_bag", behind=1)
 apart("embedding", "one_hot", "bucketize")
 apart("conv1d", "max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", only_first=True, behind=2)
 apart("conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", only_first=True, behind=3)
@@ -575,13 +574,29 @@ def _extreme(
 # Gradients.
 
 
-@rule_for("grad")
-def _grad(padding: Padding, call: Any, /, outputs: Any, inputs: Any, *args: Any, **how: Any) -> Any:
-    without_rows(padding, outputs, args, how)
-    found = call(outputs, inputs, *args, **how)
-    given = [inputs] if isinstance(inputs, torch.Tensor) else inputs
-    for gradient, tensor in zip(found, given, strict=True):
-        dims = padding.dims(tensor)
-        if gradient is not None and dims:
-            padding.mark(gradient, dims)
+@rule_for("grad", is_of_several=True)
+def _grad(
+    padding: Padding,
+    call: Any,
+    /,
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    *args: Any,
+    **how: Any,
+) -> Any:
+    without_rows(padding, args, how)
+    given = [outputs] if is_tensor(outputs) else list(outputs)
+    starts = [grad_outputs] if is_tensor(grad_outputs) else list(grad_outputs or ())
+    for at, output in enumerate(given):
+        start = starts[at] if starts else None
+        if padding.dims(output) != padding.dims(start):
+            raise NotPaddedError("clients of different sizes: a gradient of rows")
+        if start is not None:
+            # Nothing comes of padding.
+            starts[at] = padding.only(start, 0)
+    found = call(given, inputs, starts or None, *args, **how)
+    for gradient, tensor in zip(found, [inputs] if is_tensor(inputs) else inputs, strict=True):
+        if gradient is not None and (dims := padding.dims(tensor)):
+            padding.mark(gradient, dims, padding.number(tensor))
     return found

@@ -80,7 +80,7 @@ def _of_size(
     at = [at for at, each in enumerate(size) if isinstance(each, Number)]
     if len({size[each].key for each in at}) > 1:
         raise NotPaddedError("clients of different sizes: rows beside fewer rows")
-    sizes = [padding.rows if isinstance(each, Number) else each for each in size]
+    sizes = [padding.rows_of(each) if isinstance(each, Number) else each for each in size]
     fill = how.pop("fill_value", rest[0] if rest else None)
     without_rows(padding, how, rest[1:])
     if isinstance(fill, Share) and "full" in call.name:
@@ -102,7 +102,7 @@ def _identity(padding: Padding, call: Any, /, n: Any, m: Any = None, **how: Any)
     without_rows(padding, how)
     if not isinstance(n, Number) or not (m is None or (isinstance(m, Number) and m.key == n.key)):
         raise NotPaddedError("clients of different sizes: a tensor with rows and others")
-    return padding.mark(call(padding.rows, **how), (0, 1), n)
+    return padding.mark(call(padding.rows_of(n), **how), (0, 1), n)
 
 
 @rule_for("tensor", "as_tensor", "scalar_tensor")
@@ -125,9 +125,10 @@ def _arange(padding: Padding, call: Any, /, *args: Any, **how: Any) -> Any:
     number = end - start
     if not isinstance(number, Number):
         raise NotPaddedError("clients of different sizes: numbers in another form")
-    found = call(start, start + padding.rows, **how)
+    rows = padding.rows_of(number)
+    found = call(start, start + rows, **how)
     # Its padding is as its beginning: these may be places of rows.
-    found = torch.where(torch.arange(padding.rows) < number.own, found, found[:1])
+    found = torch.where(torch.arange(rows) < number.own, found, found[:1])
     return padding.mark(found, 0, number)
 
 
@@ -154,8 +155,7 @@ def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     number = _divided(padding, input, rest, others) if is_kept else None
     if number is None or not (type(sizes[0]) is int or _is_same(sizes[0], number)):
         raise NotPaddedError(_RESHAPED)
-    rows = padding.rows * rest // others
-    return padding.mark(call(input, (rows, *sizes[1:])), 0, number)
+    return padding.mark(call(input, (padding.rows_of(number), *sizes[1:])), 0, number)
 
 
 def _is_same(size: Any, number: Number) -> bool:
@@ -249,7 +249,7 @@ def _expand(padding: Padding, call: Any, /, input: Any, *sizes: Any) -> Any:
             raise NotPaddedError("clients of different sizes: rows beside something else")
     if len(at) != 1:
         raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
-    known = [padding.rows if isinstance(size, Number) else size for size in shape]
+    known = [padding.rows_of(size) if isinstance(size, Number) else size for size in shape]
     size = shape[at[0]]
     return padding.mark(call(input, known), at[0], size if isinstance(size, Number) else None)
 
@@ -324,9 +324,9 @@ def _joined(padding: Padding, call: Any, /, tensors: Any, dim: int = 0) -> Any:
 def _one_after_the_other(padding: Padding, tensors: Any, dim: int) -> Any:
     """Rows behind each other, with all padding behind them."""
     total: Any = 0
-    place = torch.arange(padding.rows)
-    source = torch.zeros(padding.rows, dtype=torch.int64)
     first = 0
+    place = torch.arange(sum(tensor.shape[dim] for tensor in tensors))
+    source = torch.zeros_like(place)
     for tensor in tensors:
         # In what stands before it are so many of a client's own.
         is_padded = padding.dim(tensor) is not None
@@ -340,7 +340,7 @@ def _one_after_the_other(padding: Padding, tensors: Any, dim: int) -> Any:
     if not isinstance(total, Number):
         raise NotPaddedError("clients of different sizes: rows are joined")
     whole = torch.cat(list(tensors), dim)
-    return padding.mark(_taken(whole, dim, source), dim, total)
+    return padding.mark(_taken(whole, dim, source[: padding.rows_of(total)]), dim, total)
 
 
 @rule_for("repeat", "tile")
@@ -372,7 +372,7 @@ def _from(padding: Padding, tensor: Any, first: Any, number: Any, step: int = 1)
         return _taken(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
     # Its padding is its own first row: others may not be as finite.
     padding.holds(number.own > 0)
-    places = torch.arange(padding.rows)
+    places = torch.arange(padding.rows_of(number))
     places = torch.where(places < number.own, places, 0) * step + first
     return padding.mark(_taken(tensor, dim, places.clamp(max=padding.rows - 1)), dim, number)
 
