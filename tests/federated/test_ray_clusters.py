@@ -99,7 +99,9 @@ def test_an_address_without_a_cluster_is_told_at_once() -> None:
     print(time.monotonic() - begun < 10, ray.is_initialized())
     """
     expected = "  expected: that of a cluster's head node, as `ray start --head` prints it"
-    hint = "  hint:     without `address=` there is a cluster on this machine, while the context lives"
+    hint = (
+        "  hint:     without `address=` there is a cluster on this machine, while the context lives"
+    )
     told = "no Ray cluster answers at this address: "
     assert printed(program) == [
         f"{told}what is there doesn't speak its language",

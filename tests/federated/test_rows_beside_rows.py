@@ -80,8 +80,8 @@ EVERY = {
         lambda w, r: (torch.softmax((r["x"] * w) @ r["x"].T, 1) @ r["x"]).square().sum()
     ),
     "attention down the columns": gradient(
-        lambda w, r: (F.log_softmax((r["x"] * w) @ r["x"].T, 0).exp() * r["y"]).sum(1).var(
-            unbiased=False
+        lambda w, r: (
+            (F.log_softmax((r["x"] * w) @ r["x"].T, 0).exp() * r["y"]).sum(1).var(unbiased=False)
         )
     ),
     "contrasts": gradient(contrasted),

@@ -20,7 +20,6 @@ from stator._program_tracing.checked import is_all_true
 from stator._program_tracing.known import Known
 
 __all__ = [
-    "OF_ARRAYS",
     "SILENT",
     "Array",
     "ArraySpec",
@@ -763,46 +762,5 @@ def absolute(value: Any) -> Any:
     return (array(value) if isinstance(value, np.ndarray) else value).__abs__()
 
 
-def to_float(value: Any) -> Any:
-    """What `float` gives of an array: a number that the program reads, where it isn't known. C code
-    that calls `__float__` wants it known."""
-    tensor = array(value).tensor
-    found = numbers(tensor)
-    return float(found[0]) if len(found) == 1 else float(tensor)
-
-
-def to_int(value: Any) -> Any:
-    """What `int` gives of an array."""
-    tensor = array(value).tensor
-    found = numbers(tensor)
-    return int(found[0]) if len(found) == 1 else int(tensor)
-
-
 # Called while a program is traced, and no part of it.
 SILENT: list[Callable[..., Any]] = [note, constant, note_when, is_then, numbers]
-
-
-def _tensor(
-    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
-    """`torch.tensor` of an array: a copy of its own."""
-    found = _as_tensor(data, dtype, device).clone()
-    return found.requires_grad_() if requires_grad else found
-
-
-def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
-    """`torch.as_tensor` of an array. Nobody may write to one from outside."""
-    found = data.tensor if isinstance(data, Array) else constant(data)[0]
-    found = found if dtype is None else cast(found, dtype)
-    return found if device is None else found.to(device)
-
-
-# Functions of PyTorch's, and what is traced in their place where they are given an array. One from
-# outside is a constant of the program.
-OF_ARRAYS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
-    (torch.tensor, _tensor),
-    (torch.as_tensor, _as_tensor),
-    (torch.from_numpy, _as_tensor),
-    (float, to_float),
-    (int, to_int),
-]

@@ -44,6 +44,7 @@ from stator._program_tracing import (
     numpy_choices,
     numpy_random,
     numpy_scalars,
+    numpy_tensors,
     numpy_ufuncs,
     packed,
     recurrent,
@@ -86,6 +87,7 @@ _OWN_FILES = tuple(
             "numpy_selected.py",
             "numpy_series.py",
             "numpy_shapes.py",
+            "numpy_tensors.py",
             "numpy_ufuncs.py",
         ),
         *("packed.py", "recurrent.py"),
@@ -362,7 +364,7 @@ class Tracing:
         *(*loading.SUBSTITUTES, *packed.SUBSTITUTES, *recurrent.SUBSTITUTES),
         *(*stepping.SUBSTITUTES, *transforms.SUBSTITUTES),
     ]
-    of_arrays = arrays.OF_ARRAYS
+    of_arrays = numpy_tensors.OF_ARRAYS
     of_numbers = numpy_scalars.OF_NUMBERS
     of_rows = numpy_scalars.OF_ROWS
     stand_in = FakeTensor
@@ -414,6 +416,7 @@ class Tracing:
             self.substitutes = [
                 *(*self.substitutes, *numpy_choices.SUBSTITUTES),
                 *(*numpy_ufuncs.SUBSTITUTES, *numpy_random.SUBSTITUTES),
+                *numpy_tensors.SUBSTITUTES,
             ]
         rest = iter([_given(*each) for each in zip(leaves, self.inputs, strict=True)])
         self.args = tuple([rebuilt(spec, rest) for spec in specs])

@@ -1,4 +1,4 @@
-"""Whether a cluster is at an address. Ray itself waits for minutes until it says that there is none.
+"""Whether a cluster is at an address. Ray itself waits for minutes until it says that none is.
 
 A cluster's head speaks gRPC, which is HTTP/2: its first words are its settings. One question of
 Ray's protocol is asked, without a token: who answers it wants none.
@@ -77,7 +77,9 @@ def _asked(connection: socket.socket, address: str) -> bool | None:
     if next(frames)[0] != _SETTINGS:
         raise ConnectionError
     for kind, flags, stream in frames:
-        if kind in (_RESET, _GOES_AWAY) or (stream == 1 and kind == _HEADERS and flags & _END_STREAM):
+        if kind in (_RESET, _GOES_AWAY) or (
+            stream == 1 and kind == _HEADERS and flags & _END_STREAM
+        ):
             # It refuses, or is another version.
             return None
         if stream == 1 and kind == _DATA:

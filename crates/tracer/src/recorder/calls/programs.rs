@@ -25,7 +25,14 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, .. } = call;
         let rules = self.session.program.as_ref()?;
-        match rules.call(callable)? {
+        let is_array = |arg: &Borrowed<'_, '_>| heap::is_array(*arg) || rules.is_array(*arg);
+        let taken = rules.calls(callable).find(|taken| match taken {
+            Taken::OfArray(_) => args.first().is_some_and(is_array),
+            Taken::OfNumbers(_) => args.iter().all(|number| is_plain(*number)),
+            Taken::OfRow(_) => matches!(args, [row] if is_row(*row)),
+            Taken::Node(_) | Taken::Silent | Taken::Substitute(_) => true,
+        })?;
+        match taken {
             Taken::Node(operation) => {
                 self.links.clear();
                 Some(self.tensor_call(operation, call))
@@ -34,15 +41,6 @@ impl Recorder {
                 self.links.clear();
                 Some(self.call_silently(rules, call))
             }
-            Taken::OfArray(_)
-                if !args
-                    .first()
-                    .is_some_and(|first| heap::is_array(*first) || rules.is_array(*first)) =>
-            {
-                None
-            }
-            Taken::OfNumbers(_) if !args.iter().all(|number| is_plain(*number)) => None,
-            Taken::OfRow(_) if !matches!(args, [row] if is_row(*row)) => None,
             Taken::Substitute(function)
             | Taken::OfArray(function)
             | Taken::OfNumbers(function)

@@ -40,7 +40,7 @@ impl State {
         if self.program.is_none() {
             return;
         }
-        let here = self.here_stack();
+        let here = self.frames.stack_here(&mut self.graph);
         if let (Some(here), Some(notes)) = (here, self.program.as_mut()) {
             notes.assumed.extend(facts.iter().map(|fact| (*fact, here)));
         }
