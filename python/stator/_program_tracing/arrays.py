@@ -143,6 +143,13 @@ def note() -> None:
     _STATE.is_numpy = True
 
 
+def note_unless_known(tensor: Any) -> None:
+    """The same of what is called with something else than constants."""
+    with _disable_current_modes():
+        if _STATE.known.of(tensor) is None:
+            note()
+
+
 def was_noted() -> bool:
     """Whether something was, since this thread's trace began."""
     return getattr(_STATE, "is_numpy", False)
@@ -763,4 +770,4 @@ def absolute(value: Any) -> Any:
 
 
 # Called while a program is traced, and no part of it.
-SILENT: list[Callable[..., Any]] = [note, constant, note_when, is_then, numbers]
+SILENT: list[Callable[..., Any]] = [note, note_unless_known, constant, note_when, is_then, numbers]

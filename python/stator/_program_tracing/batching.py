@@ -180,6 +180,9 @@ def _number(kind: str, tensor: torch.Tensor) -> torch.Tensor:
 _OF_NUMBERS = frozenset({"add", "radd", "sub", "rsub", "mul", "rmul", "neg"})
 """What is done with numbers alone, and raises for none of them."""
 
+_QUOTIENTS = frozenset({"truediv", "div"})
+"""The same where the divisor is known."""
+
 
 def _normalize(
     input: torch.Tensor,
@@ -259,6 +262,8 @@ class _Gradients(TorchFunctionMode):
             self._numbers[number := _number(kind, args[0])] = True
             return number
         if self._numbers and self._is_of_numbers(func, args, kwargs):
+            if name_of(func) in _QUOTIENTS:
+                args = (args[0].double(), *args[1:])
             self._numbers[number := func(*args, **kwargs)] = True
             return number
         if (composed := _COMPOSED.get(func)) is not None:
@@ -290,7 +295,11 @@ class _Gradients(TorchFunctionMode):
             return False
         name = name_of(func)
         is_wider = name.endswith("mul") and not any(each.is_floating_point() for each in given)
-        if name not in _OF_NUMBERS or is_wider:
+        divisor = args[1] if name in _QUOTIENTS and len(args) == 2 else None
+        is_known = (name in _OF_NUMBERS and not is_wider) or (
+            type(divisor) in (int, float) and divisor != 0
+        )
+        if not is_known:
             raise NotBatchableError("it computes with a number that it reads of a tensor")
         return True
 

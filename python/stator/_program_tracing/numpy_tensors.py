@@ -8,7 +8,14 @@ from typing import Any
 
 import torch
 
-from stator._program_tracing.arrays import Array, array, cast, constant, numbers
+from stator._program_tracing.arrays import (
+    Array,
+    array,
+    cast,
+    constant,
+    note_unless_known,
+    numbers,
+)
 
 __all__ = ["OF_ARRAYS", "SUBSTITUTES"]
 
@@ -43,6 +50,13 @@ def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     return found if device is None else found.to(device)
 
 
+def _from_numpy(data: Any) -> Any:
+    """`torch.from_numpy`: where it's given what the function is given, that are arrays."""
+    if isinstance(data, Array):
+        note_unless_known(data.tensor)
+    return _as_tensor(data)
+
+
 def of_tensor(tensor: Any, *, force: bool = False) -> Array:
     """`tensor.numpy()` in NumPy code that uses PyTorch: they share memory."""
     if tensor.requires_grad and not force:
@@ -57,7 +71,7 @@ def of_tensor(tensor: Any, *, force: bool = False) -> Array:
 OF_ARRAYS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (torch.tensor, _tensor),
     (torch.as_tensor, _as_tensor),
-    (torch.from_numpy, _as_tensor),
+    (torch.from_numpy, _from_numpy),
     (float, to_float),
     (int, to_int),
 ]

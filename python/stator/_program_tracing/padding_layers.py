@@ -173,7 +173,9 @@ def _triangle(padding: Padding, call: Any, /, input: Any, diagonal: Any = 0) -> 
 
 @rule_for("diagonal", "diag", "trace")
 def _diagonal(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) -> Any:
-    """What rows make with themselves."""
+    """What rows make with themselves; or a matrix that has nothing else."""
+    if call.name == "diag" and padding.dims(input) == (0,) and input.dim() == 1 and not args:
+        return padding.mark(call(input, **how), (0, 1))
     if padding.dims(input) != (0, 1) or input.dim() != 2 or args or how:
         raise NotPaddedError("clients of different sizes: a diagonal in another form")
     if call.name == "trace":

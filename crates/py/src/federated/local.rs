@@ -246,7 +246,6 @@ impl<'py> Asked<'_, 'py> {
                 let noted: bool = self.helper.call_method0("is_numpy")?.extract()?;
                 let torch = Err(torch);
                 if noted
-                    && numpy.is_err()
                     && meant.extract::<&str>().is_ok_and(|meant| meant == "torch")
                     && let Some(found) = self.of_both(&torch)
                 {
