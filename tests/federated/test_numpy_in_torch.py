@@ -45,7 +45,11 @@ def drawn(x: Any) -> Any:
 
 def of_sizes(x: Any) -> Any:
     many = np.prod(x.shape)
-    return torch.sum(x) / many, x.reshape(-1, np.prod(x.shape[1:]) // 2).sum(0), np.mean([1.0, 2.5]) * x
+    return (
+        torch.sum(x) / many,
+        x.reshape(-1, np.prod(x.shape[1:]) // 2).sum(0),
+        np.mean([1.0, 2.5]) * x,
+    )
 
 
 def own_copy(x: Any) -> Any:

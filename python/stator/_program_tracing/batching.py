@@ -259,13 +259,13 @@ class _Gradients(TorchFunctionMode):
         if func is torch.autograd.grad:
             return self._gradients(*args, **kwargs)
         if (kind := _READ.get(func)) is not None and _functorch.is_batchedtensor(args[0]):
-            self._numbers[number := _number(kind, args[0])] = True
-            return number
+            self._numbers[read := _number(kind, args[0])] = True
+            return read
         if self._numbers and self._is_of_numbers(func, args, kwargs):
             if name_of(func) in _QUOTIENTS:
                 args = (args[0].double(), *args[1:])
-            self._numbers[number := func(*args, **kwargs)] = True
-            return number
+            self._numbers[read := func(*args, **kwargs)] = True
+            return read
         if (composed := _COMPOSED.get(func)) is not None:
             return composed(*args, **kwargs)
         if (unrolled := RECURRENT.get(func)) is not None:

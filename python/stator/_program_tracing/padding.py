@@ -100,7 +100,8 @@ class Padding:
     def of_parts(self, tensor: Any, parts: int) -> Number | None:
         """How many rows a tensor has where so many of them become one: its parts."""
         for length in self._lengths.values():
-            if (length.number * parts).key == self.number(tensor).key:
+            divided: Any = length.number * parts
+            if divided.key == self.number(tensor).key:
                 return length.number
         return None
 

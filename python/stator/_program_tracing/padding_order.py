@@ -147,8 +147,8 @@ def _topk(
     alone = _alone(padding, input, order[0], at, many)
     others = [row for row in rows if row != at]
     if isinstance(k, Number):
-        rows = min(padding.rows_of(k), padding.rows)
-        parts = [padding.mark(part.narrow(at, 0, rows), at, k) for part in order]
+        taken = min(padding.rows_of(k), padding.rows)
+        parts = [padding.mark(part.narrow(at, 0, taken), at, k) for part in order]
     elif k > padding.rows:
         raise NotPaddedError("clients of different sizes: more rows than clients have")
     else:
