@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import stator.federated as fl
+from stator._program_tracing import padding
 from stator.errors import ProgramInputError
 
 from .test_clients_of_different_sizes import SIZES, both, clients, gradient, run, same
@@ -102,8 +103,10 @@ EVERY = {
     "outer": gradient(lambda w, r: torch.outer(r["x"] @ w, r["y"]).norm()),
     "a diagonal that is filled": lambda w, r: filled(r["x"]),
     "sizes of both": lambda w, r: (
-        torch.zeros(len(r["x"]), len(r["x"])) + (r["x"] @ r["x"].T).shape[1]
-    ).sum(),
+        (torch.zeros(len(r["x"]), len(r["x"])) + (r["x"] @ r["x"].T).shape[1]).sum(),
+        (r["x"] @ r["x"].T).sum() / (r["x"] @ r["x"].T).numel(),
+        torch.diag(r["y"]).sum() + torch.diag(r["x"] @ r["x"].T).amax(),
+    ),
     # The greatest, and every other one.
     "topk": gradient(
         lambda w, r: (r["x"] @ w).topk(1).values.sum() + (r["x"] * w).topk(1, 0)[0].sum()
@@ -229,6 +232,18 @@ def test_others_run_in_groups(
     assert not any(is_padded for _, is_padded in run)
     said = [text for text in caplog.messages if "as many rows" in text]
     assert said and all(why in text for text in said), said
+
+
+def test_many_pairs_run_in_groups(
+    run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(padding, "_MOST", 4 * 4 * 7 * 7)
+    caplog.set_level(logging.INFO, "stator.federated")
+    fn = lambda w, r: (r["x"] @ r["x"].T).sum()  # noqa: E731
+    same(*both(fn, [7, 6, 7, 6]))
+    assert (4, True) in run and not caplog.messages
+    same(*both(fn, [8, 7, 8, 7]))
+    assert all("take much memory" in text for text in caplog.messages) and caplog.messages
 
 
 EMB = nn.EmbeddingBag(3, 2)

@@ -72,7 +72,7 @@ def run_together(
             with _Gradients(count, states, level, owns):
                 return tuple(run(tensors))
         *tensors, own = tensors  # type: ignore[assignment]
-        padding = Padding(own, max(lengths), [tensors[at] for at in with_rows])
+        padding = Padding(own, max(lengths), [tensors[at] for at in with_rows], count)
         with _Gradients(count, states, level, owns, padding):
             found = run(tuple(tensors))
         padding.use(found)

@@ -38,6 +38,9 @@ def padded(columns: Sequence[Any], lengths: Sequence[int]) -> list[torch.Tensor]
     return [torch.cat(column)[places] if isinstance(column, list) else column for column in columns]
 
 
+_MOST = 128 << 20
+"""How many bytes pairs of rows may take, of all clients that run together."""
+
 _Inner = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -70,9 +73,12 @@ class Padding:
     """Which tensors of a run have a dimension of padded rows, and how many of these are a client's
     own. With the padding they are as many everywhere, but where there are more: parts of rows."""
 
-    def __init__(self, count: torch.Tensor, rows: int, inputs: Sequence[torch.Tensor]) -> None:
+    def __init__(
+        self, count: torch.Tensor, rows: int, inputs: Sequence[torch.Tensor], clients: int
+    ) -> None:
         """count: how many rows a client has; rows: how many with the padding; inputs: those that
-        have rows, in their first dimension."""
+        have rows, in their first dimension; clients: how many run together."""
+        self._clients = clients
         # What has to hold for each client, so that it gives what each gives alone.
         self.conditions: list[Any] = []
         own = of_rows(count, rows, self.conditions)
@@ -135,6 +141,13 @@ class Padding:
     def rows_of(self, number: Number) -> int:
         """The same with the padding."""
         return self.length(number).rows
+
+    def expect_room(self, tensor: Any) -> None:
+        """Raises if a tensor is large with those of the other clients: pairs of rows are many."""
+        if tensor.numel() * tensor.element_size() * self._clients > _MOST:
+            raise NotPaddedError(
+                "clients of different sizes: so many pairs of rows take much memory"
+            )
 
     def holds(self, condition: Any) -> None:
         """Takes note of what has to hold for each client."""
@@ -362,6 +375,7 @@ def compared(padding: Padding, found: Any, dims: Sequence[int]) -> Any:
     """What has been made of each pair of rows. Padding is a copy of a row, and a program may see to
     it that a row is beside itself in one place alone: so what stands for padding is made of two
     rows of the client's own, and has no gradient."""
+    padding.expect_room(found)
     padding.mark(found, dims)
     first, *_, last = sorted(dims)
     own = (padding.number(found).own - 1).clamp(min=0).reshape(1)

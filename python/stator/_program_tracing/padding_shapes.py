@@ -40,8 +40,9 @@ def _size(padding: Padding, call: Any, /, input: Any, dim: Any = None) -> Any:
 
 @rule_for("numel", "nelement")
 def _count(padding: Padding, call: Any, /, input: Any) -> Any:
-    others = [size for at, size in enumerate(input.shape) if at != padding.dim(input)]
-    return padding.number(input) * math.prod(others)
+    rows = padding.dims(input)
+    others = [size for at, size in enumerate(input.shape) if at not in rows]
+    return math.prod([padding.number(input)] * len(rows), start=math.prod(others))
 
 
 @rule_for("zeros", "ones", "empty", "full")
