@@ -174,3 +174,10 @@ def test_what_has_no_program_is_said_at_the_users_line() -> None:
         raised.value
     )
     assert "_program_tracing" not in str(raised.value)
+    assert "a loader has as many batches as there are rows" in str(raised.value)
+    for shuffled in (True, False):
+        with pytest.raises(ProgramError, match="declare how many there are"):
+            TensorProgram.trace(
+                lambda x: list(DataLoader(x, len(x), shuffle=shuffled)),  # noqa: B023
+                (spec(None, 4),),
+            )

@@ -67,6 +67,7 @@ _FOLDER = str(Path(__file__).parent)
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _LIBRARY = f"{_PACKAGE}federated{os.sep}"
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
+_LOADERS = (str(Path(_FOLDER, "loading.py")), str(Path(torch.__file__).parent / "utils" / "data"))
 _OWN_FILES = tuple(
     str(Path(_FOLDER, name))
     for name in (
@@ -518,6 +519,11 @@ class Tracing:
         if hint.startswith("nothing needs to be done"):
             # A program has nothing that runs as in plain Python.
             hint = "write it with operations of PyTorch, or move it out of the traced function"
+        if id == "SB022" and any(file.startswith(_LOADERS) for file, _, _ in stack):
+            hint = (
+                "a loader has as many batches as there are rows: declare how many there are, or "
+                "take steps on all rows at once"
+            )
         return ProgramError(id, explanation, hint, places, why)
 
     def clean(self, error: BaseException, trace: Any) -> Any:
