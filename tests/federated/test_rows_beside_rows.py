@@ -117,6 +117,18 @@ EVERY = {
     "every other": gradient(
         lambda w, r: ((r["x"] * w)[::2].sum(0) ** 2).sum() + ((r["x"] @ w)[::3] * r["y"][::3]).max()
     ),
+    "windows": gradient(
+        lambda w, r: (
+            (r["x"] @ w).unfold(0, 1, 2).tanh().sum()
+            + (r["x"] * w).unfold(1, 2, 1).var(2, unbiased=False).sum()
+        )
+    ),
+    "put within rows": gradient(
+        lambda w, r: (
+            torch.zeros_like(r["x"]).scatter(1, r["k"][:, None], (r["x"] @ w)[:, None]).exp().mean()
+            + (r["x"] * w).scatter(1, r["k"][:, None], 2.0).square().sum()
+        )
+    ),
     # More than a client has.
     "twice": gradient(lambda w, r: (torch.cat([r["x"] @ w, r["y"]]).softmax(0) ** 2).sum()),
     "one more": gradient(
@@ -186,6 +198,12 @@ def test_who_has_too_few_is_told(fn: Any, run: list[tuple[int, bool]]) -> None:
     with pytest.raises((RuntimeError, ProgramInputError)) as raised:
         both(fn, [3, 2, 4])
     assert "at client 1" in raised.value.__notes__
+
+
+def test_windows_of_several_rows(run: list[tuple[int, bool]]) -> None:
+    fn = gradient(lambda w, r: (r["x"] * w).unfold(0, 3, 2).amax(2).cos().sum())
+    same(*both(fn, [size + 2 for size in SIZES]))
+    assert run and all(is_padded for _, is_padded in run)
 
 
 @pytest.mark.parametrize("method", ["topk", "kthvalue"])

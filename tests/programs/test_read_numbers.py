@@ -140,7 +140,13 @@ def test_clients_run_at_once_that_read_and_give_numbers(
         count = (x > 0).sum()
         before = count.item()
         count += 5
-        return {"loss": loss.item(), "scaled": (x * float(loss)).sum(0) + before, "n": int(count)}
+        assert type(loss.item()) is float
+        return {
+            "made": torch.tensor(float(loss)) * 2,
+            "loss": loss.item(),
+            "scaled": (x * float(loss)).sum(0) + before,
+            "n": int(count),
+        }
 
     comp = fl.federated_computation(
         lambda rows: fl.federated_collect(fl.federated_map(told, rows)),

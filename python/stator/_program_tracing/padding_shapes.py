@@ -579,6 +579,38 @@ def _gather(padding: Padding, call: Any, /, input: Any, dim: int, index: Any, **
     return padding.mark(torch.gather(input, at, index), rows)
 
 
+@rule_for("scatter")
+def _scatter(padding: Padding, call: Any, /, input: Any, dim: int, index: Any, *args: Any) -> Any:
+    """Within each row."""
+    rows = padding.dim(input)
+    given = [each for each in args if isinstance(each, torch.Tensor) and each.dim()]
+    are_apart = all(padding.dim(each) == rows for each in (index, *given))
+    if rows is None or not are_apart or positive(dim, input) == rows:
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    return padding.mark(call(input, dim, index, *args), rows)
+
+
+@rule_for("unfold")
+def _windows(
+    padding: Padding, call: Any, /, input: Any, dimension: int, size: int, step: int
+) -> Any:
+    """Windows over rows, or within each."""
+    without_rows(padding, dimension, size, step)
+    rows, at = padding.dim(input) or 0, positive(dimension, input)
+    if call.func is torch.nn.functional.unfold or type(size) is not int or type(step) is not int:
+        raise NotPaddedError(_TAKEN)
+    if at != rows:
+        return padding.mark(call(input, dimension, size, step), rows)
+    whole = padding.number(input)
+    padding.holds(whole.own >= size)
+    number: Any = (whole - size) // step + 1
+    places = torch.arange(padding.rows_of(number))
+    places = torch.where(places < number.own, places, 0) * step
+    taken = (places.unsqueeze(1) + torch.arange(size)).clamp(max=padding.rows - 1)
+    found = input.movedim(rows, 0)[taken].movedim(1, -1).movedim(0, rows)
+    return padding.mark(found, rows, number)
+
+
 @rule_for("flip")
 def _flip(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
