@@ -142,6 +142,7 @@ def test_clients_run_at_once_that_read_and_give_numbers(
         count += 5
         assert type(loss.item()) is float
         return {
+            "full": torch.full((2,), before) + torch.full((), loss.item(), dtype=torch.float64),
             "made": torch.tensor(float(loss)) * 2,
             "loss": loss.item(),
             "scaled": (x * float(loss)).sum(0) + before,
@@ -159,7 +160,9 @@ def test_clients_run_at_once_that_read_and_give_numbers(
     for own, plain in zip(*found, strict=True):
         assert own["n"] == plain["n"] and own["loss"].dtype == plain["loss"].dtype
         assert abs(own["loss"] - plain["loss"]) < 1e-6
-        assert abs(own["scaled"] - plain["scaled"]).max() < 1e-5
+        for name in ("scaled", "full", "made"):
+            assert own[name].dtype == plain[name].dtype
+            assert abs(own[name] - plain[name]).max() < 1e-5
     assert not caplog.messages
 
 

@@ -177,17 +177,19 @@ def _number(kind: str, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().reshape(()).to(kept, copy=True)
 
 
-_TENSORS = frozenset({torch.tensor, torch.as_tensor, torch.scalar_tensor})
+_TENSORS = frozenset({torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.full})
 """What makes a tensor of a number."""
 
 
-def _tensor_of(func: Any, number: torch.Tensor, *, dtype: Any = None, **how: Any) -> torch.Tensor:
+def _tensor_of(
+    func: Any, number: torch.Tensor, sizes: Sequence[int], *, dtype: Any = None, **how: Any
+) -> torch.Tensor:
     if how:
         raise NotBatchableError("it makes a tensor of a number that it reads in another form")
     # `scalar_tensor` has the default element type.
     is_whole = not number.is_floating_point() and func is not torch.scalar_tensor
     usual = torch.int64 if is_whole else torch.get_default_dtype()
-    return number.to(dtype or usual, copy=True)
+    return number.to(dtype or usual, copy=True).expand(tuple(sizes)).clone()
 
 
 _OF_NUMBERS = frozenset({"add", "radd", "sub", "rsub", "mul", "rmul", "neg"})
@@ -274,13 +276,11 @@ class _Gradients(TorchFunctionMode):
         if (kind := _READ.get(func)) is not None and _functorch.is_batchedtensor(args[0]):
             self._numbers[read := _number(kind, args[0])] = True
             return read
-        if (
-            args
-            and func in _TENSORS
-            and isinstance(args[0], torch.Tensor)
-            and args[0] in self._numbers
-        ):
-            return _tensor_of(func, *args, **kwargs)
+        if self._numbers and func in _TENSORS:
+            number = args[1] if func is torch.full and len(args) > 1 else args[0]
+            if isinstance(number, torch.Tensor) and number in self._numbers:
+                sizes = args[0] if func is torch.full else ()
+                return _tensor_of(func, number, sizes, **kwargs)
         if self._numbers and self._is_of_numbers(func, args, kwargs):
             if name_of(func) in _QUOTIENTS:
                 args = (args[0].double(), *args[1:])
