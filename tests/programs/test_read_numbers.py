@@ -142,7 +142,7 @@ def test_clients_run_at_once_that_read_and_give_numbers(
         count += 5
         assert type(loss.item()) is float
         return {
-            "full": torch.full((2,), before) + torch.full((), loss.item(), dtype=torch.float64),
+            "full": torch.full((2,), before) + torch.full((), loss.item()),
             "made": torch.tensor(float(loss)) * 2,
             "loss": loss.item(),
             "scaled": (x * float(loss)).sum(0) + before,
