@@ -29,7 +29,7 @@ from stator._program_tracing.casting import SWITCHES, without_autocast
 from stator._program_tracing.flattening import flattened
 from stator._program_tracing.padding_numbers import NotPaddedError, Share
 from stator._program_tracing.table import is_quiet, resolve
-from stator._program_tracing.tracing import Tracing
+from stator._program_tracing.tracing import Tracing, described
 from stator._suggest import describe
 from stator.errors import ProgramInputError
 
@@ -252,8 +252,8 @@ class TensorProgram(_stator.Runs):
         outputs = []
         for result, (dtype, sizes) in zip(results, self._native.outputs, strict=True):
             output = result.detach()
-            if lengths is not None and not sizes:
-                # The number of rows may be given as another type.
+            if not sizes:
+                # A number, such as that of the rows, may be given as another type.
                 output = output.to(getattr(torch, dtype))
             if not _is_of(output[0], _spec(dtype, sizes)):
                 raise NotBatchableError("what it gives for all at once is of another type")
@@ -369,7 +369,7 @@ class TensorProgram(_stator.Runs):
             )
         failing = self._native.failing([list(tensor.shape) for tensor in tensors])
         if failing is not None:
-            condition, sizes = failing
+            condition, sizes, stack = failing
             names = self._names
             condition = re.sub(r"%(\d+)", lambda found: names[int(found[1])], condition)
             found = ", ".join(
@@ -377,7 +377,7 @@ class TensorProgram(_stator.Runs):
             )
             raise ProgramInputError(
                 f"The program is for sizes with {condition}, as it was traced; {found}."
-                f"\n  declared: {self._declared()}"
+                f"\n  declared: {self._declared()}{described(stack)}"
             )
         with torch.inference_mode(False):
             own = [_own(tensor) for tensor in tensors]

@@ -449,7 +449,7 @@ def test_losses_that_are_none(builder: str, loss: Any) -> None:
     ("measured", "what"),
     [
         ({"accuracy": 3}, "accuracy"),
-        ({"accuracy": lambda outputs, labels: outputs.sum().item()}, ""),
+        ({"accuracy": lambda outputs, labels: bool(outputs.sum().item())}, "a truth value"),
         ({"accuracy": metrics.Mean(lambda outputs, labels: outputs)}, "accuracy"),
         ({"accuracy": lambda outputs, labels: None}, "accuracy"),
         ({3: lambda outputs, labels: outputs.mean()}, "3"),

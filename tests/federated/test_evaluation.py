@@ -190,9 +190,13 @@ def test_what_is_no_metric_is_said(given: Any, said: str) -> None:
         learning.build_evaluation(model(), {"m": given})
 
 
-def test_what_reads_numbers_is_said() -> None:
-    with pytest.raises(ProgramError, match="item"):
-        learning.build_evaluation(model(), {"m": lambda outputs, _: outputs.sum().item()})
+def test_what_decides_by_numbers_is_said() -> None:
+    of, clients = model(), drawn_clients((5, 9, 20, 7), 0)
+    given = {"read": lambda outputs, _: outputs.mean().item(), "mean": lambda y, _: y.mean()}
+    found = learning.build_evaluation(of, given)(of.weights(), clients)
+    assert found["read"] == found["mean"]
+    with pytest.raises(ProgramError, match="a truth value"):
+        learning.build_evaluation(of, {"m": lambda outputs, _: bool(outputs.sum().item())})
     for wrong in (metrics.Mean, metrics.SumThenFinalize):
         with pytest.raises(TypeError, match="is to be a function, not 3"):
             wrong(3)  # type: ignore[arg-type]

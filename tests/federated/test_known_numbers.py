@@ -139,8 +139,26 @@ def of_an_element(x: Any) -> Any:
     return np.sum(x) if EDGES[np.argmax(x[:3])] > 0 else np.sum(x) * 2
 
 
+def of_inputs(x: Any) -> Any:
+    order = np.sort(x)
+    return (
+        float(np.mean(x)),
+        int(np.sum(x > 0)),
+        2 * order[len(x) // 2].item(),
+        order[: int(np.sum(x > -9)) - 1].max(),
+    )
+
+
+@pytest.mark.parametrize("function", [of_input, of_what_is_written, of_inputs])
+def test_runs_read_numbers_of_inputs(function: Callable[..., Any]) -> None:
+    local = fl.local_computation(ROWS, arrays="numpy")(function)
+    for count in (6, 9):
+        x = np.random.default_rng(count).normal(size=count)
+        for found, expected in in_pairs(local(x), function(x)):
+            np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-6)
+
+
 REFUSED = [
-    of_input,
     of_a_size,
     of_a_size_and_a_constant,
     of_as_many_zeros,
@@ -149,7 +167,6 @@ REFUSED = [
     of_a_size_beside_numbers,
     of_sizes_alone,
     of_sizes_in_a_function,
-    of_what_is_written,
     of_an_element,
 ]
 

@@ -19,6 +19,7 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.parametrizations import spectral_norm
 
 from stator.federated import learning
 from stator.federated.execution import LocalContext
@@ -92,6 +93,7 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
     "both": lambda: net(nn.BatchNorm1d(8, momentum=0.3), Centred()),
     "tied": lambda: net(Tied(), nn.BatchNorm1d(8)),
     "twice": lambda: net(*[nn.BatchNorm1d(8)] * 2),
+    "spectral norm": lambda: net(nn.Tanh(), spectral_norm(nn.Linear(8, 8))),
 }
 
 
@@ -116,6 +118,23 @@ def test_rounds_are_those_by_hand(kind: str, exact: bool) -> None:
     # Nothing has trained the module itself.
     for name, each in module.state_dict().items():
         assert torch.equal(each, before[name])
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_mean_of_all_batches_is_that_of_the_round(exact: bool) -> None:
+    """`momentum=None`: a client counts its own steps, from none on."""
+    module = net(nn.BatchNorm1d(8, momentum=None))
+    clients = drawn_clients(SIZES, 1)
+    process = learning.build_fed_avg(
+        classifier(module, 4), client_optimizer=lambda of: torch.optim.SGD(of, lr=0.1), steps=3
+    )
+    with fl.framework.get_context_stack().install(LocalContext(exact=exact)):
+        state, _ = process.run(process.initialize(), [clients] * 2)
+    # What a server has isn't counted: `num_batches_tracked` of a client begins at 0.
+    expected = by_hand(module, clients, rounds=2, steps=3).state_dict()
+    for name, found in state["weights"].items():
+        np.testing.assert_allclose(found, expected[name].numpy(), rtol=1e-5, atol=1e-6)
+    assert module[1].num_batches_tracked == 0
 
 
 def test_server_optimizers_step_parameters_alone() -> None:

@@ -235,6 +235,21 @@ def test_counts_that_differ_are_an_error_when_the_program_runs() -> None:
         both(np.array([1, 2, 3, 0, -5, -1], f32))
 
 
+def test_diagonals_are_filled() -> None:
+    def both(x: Any) -> Any:
+        product, wide = np.outer(x, x), np.ones((2, 3), np.int32)
+        np.fill_diagonal(product, 0)
+        np.fill_diagonal(wide, x[0])
+        return product, wide
+
+    x = np.arange(1, 7, dtype=f32)
+    for found, expected in zip(fl.local_computation(FLOATS)(both)(x), both(x), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(TypeError, match="a matrix and one value"):
+        fl.local_computation(lambda x: np.fill_diagonal(x * 1, 0), FLOATS)
+
+
 def test_writes_to_arrays_from_outside_are_refused() -> None:
     outside = np.zeros(6, f32)
     for write in (np.copyto, np.putmask, np.place):

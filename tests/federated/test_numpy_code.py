@@ -635,7 +635,7 @@ def decides(x: Any) -> Any:
 
 
 def reads(x: Any) -> Any:
-    return float(np.mean(x))  # here
+    return x * len(str(float(np.mean(x))))  # here
 
 
 def writes(x: Any) -> Any:
@@ -748,7 +748,7 @@ def test_sizes_that_vary_are_no_numbers_to_draw() -> None:
 
 def test_what_pytorch_code_cant_do_is_said_of_pytorch_code() -> None:
     def reading(x: Any) -> Any:
-        return torch.relu(x).sum().item()
+        return x * len(str(torch.relu(x).sum().item()))
 
-    with pytest.raises(ProgramError, match="item"):
+    with pytest.raises(ProgramError, match="the text of a number"):
         fl.local_computation(reading, FLOATS)

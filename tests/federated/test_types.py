@@ -192,6 +192,21 @@ a size of a shape must be an int from 0 on, or None
   found:    -1 (int)""",
     ),
     (
+        lambda: sf.TensorType(np.int32, 3),  # type: ignore[arg-type]
+        TypeError,
+        """\
+a shape must be a list or tuple of sizes, or None
+  found:    3 (int)
+  hint:     one dimension of that size is [3]""",
+    ),
+    (
+        lambda: sf.TensorType(np.int32, 2.5),  # type: ignore[arg-type]
+        TypeError,
+        """\
+a shape must be a list or tuple of sizes, or None
+  found:    2.5 (float)""",
+    ),
+    (
         lambda: sf.FederatedType(np.int32, "clients"),  # type: ignore[arg-type]
         TypeError,
         """\

@@ -204,7 +204,9 @@ def test_errors_say_where_and_what() -> None:
         "The program is for sizes with m['x'].size(0) == y.size(0), as it was traced; "
         "m['x'].size(0) is 2, y.size(0) is 3.\n"
         f"  declared: (m['x']: float32[?], y: float32[?]) of `both`, {__file__}:"
-        f"{both.__code__.co_firstlineno}"
+        f"{both.__code__.co_firstlineno}\n"
+        f'  File "{__file__}", line {both.__code__.co_firstlineno + 1}, in {both.__qualname__}\n'
+        '    return m["x"] + y'
     )
 
 

@@ -165,11 +165,19 @@ def test_what_has_no_program_is_said_at_the_users_line() -> None:
     def by_size(x: Any) -> Any:
         return list(DataLoader(x, 4))
 
-    with pytest.raises(ProgramError, match="reads the data of a tensor"):
-        TensorProgram.trace(replaced, (spec(8, 4),))
+    rows = torch.randn(8, 4)
+    program = TensorProgram.trace(replaced, (spec(8, 4),))
+    assert all(map(torch.equal, program(rows), replaced(rows)))
     with pytest.raises(ProgramError, match="size that varies is needed") as raised:
         TensorProgram.trace(by_size, (spec(None, 4),))
     assert "in test_what_has_no_program_is_said_at_the_users_line.<locals>.by_size" in str(
         raised.value
     )
     assert "_program_tracing" not in str(raised.value)
+    assert "a loader has as many batches as there are rows" in str(raised.value)
+    for shuffled in (True, False):
+        with pytest.raises(ProgramError, match="declare how many there are"):
+            TensorProgram.trace(
+                lambda x: list(DataLoader(x, len(x), shuffle=shuffled)),  # noqa: B023
+                (spec(None, 4),),
+            )

@@ -25,6 +25,9 @@ struct Program {
 
 type Places = FxHashMap<NodeId, Vec<Place>>;
 
+/// A condition that isn't met: its text, the sizes that it speaks of (inputs and dimensions), and its place.
+type Failing = (String, Vec<(usize, usize)>, Vec<(String, u32, String)>);
+
 /// What Python has of them: the node's number; file, line and function of each frame.
 type Rows = Vec<(usize, Vec<(String, u32, String)>)>;
 
@@ -142,12 +145,18 @@ impl Program {
         traced::names(&self.program)
     }
 
-    /// The first condition that these sizes (one tuple for each input) don't meet, and the sizes that it
-    /// speaks of.
-    fn failing(&self, sizes: Vec<Vec<i64>>) -> Option<(String, Vec<(usize, usize)>)> {
+    /// The first condition that these sizes (one tuple for each input) don't meet, the sizes that it
+    /// speaks of, and where in the user's code it was assumed.
+    fn failing(&self, sizes: Vec<Vec<i64>>) -> Option<Failing> {
         let size = |input: usize, dim: usize| sizes[input][dim];
-        let failing = self.program.requirements.iter().find(|each| !each.holds(&size))?;
-        Some((failing.text().to_string(), failing.sizes()))
+        let mut requirements = self.program.requirements.iter();
+        let index = requirements.position(|each| !each.holds(&size))?;
+        let failing = &self.program.requirements[index];
+        let place = traced::place_of_requirement(&self.program.graph, index);
+        let stack = self.places.get().and_then(|places| places.get(&place));
+        let stack = stack.into_iter().flatten();
+        let stack = stack.map(|at| (at.file.clone(), at.line, at.function.clone()));
+        Some((failing.text().to_string(), failing.sizes(), stack.collect()))
     }
 
     /// Makes it run: with what its names stand for, in their order, and its constants.

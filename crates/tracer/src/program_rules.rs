@@ -18,10 +18,12 @@ pub enum Taken {
     Silent,
     /// Another function does the same and is traced in its place.
     Substitute(Py<PyAny>),
-    /// The same, if its first argument is an array or a scalar of NumPy's.
+    /// The same, if its first argument is an array or a scalar of NumPy's, or what programs have for such.
     OfArray(Py<PyAny>),
     /// The same, if its arguments are Python's integers and floats.
     OfNumbers(Py<PyAny>),
+    /// The same, if its argument is a list or a tuple of such numbers.
+    OfRow(Py<PyAny>),
 }
 
 /// The rules of one trace.
@@ -29,7 +31,8 @@ pub enum Taken {
 pub struct Rules {
     /// The type of tensors without data.
     stand_in: Py<PyType>,
-    calls: FxHashMap<usize, (Py<PyAny>, Taken)>,
+    /// For a function the ways that there are; a later one comes first.
+    calls: FxHashMap<usize, (Py<PyAny>, Vec<Taken>)>,
     /// The code of functions that weak references call.
     weak_callbacks: Vec<(usize, Py<PyAny>)>,
     /// Texts that say what an operation has written to outside the program.
@@ -56,9 +59,10 @@ impl Rules {
     /// # Errors
     /// If it isn't what it should be.
     pub fn read(tracing: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let mut calls = FxHashMap::default();
+        let mut calls: FxHashMap<usize, (Py<PyAny>, Vec<Taken>)> = FxHashMap::default();
         let mut add = |callable: &Bound<'_, PyAny>, call| {
-            calls.insert(callable.as_ptr() as usize, (callable.clone().unbind(), call));
+            let known = calls.entry(callable.as_ptr() as usize);
+            known.or_insert_with(|| (callable.clone().unbind(), Vec::new())).1.push(call);
         };
         for (name, callable) in tracing.getattr("nodes")?.cast_into::<PyDict>()?.iter() {
             let name: String = name.extract()?;
@@ -80,6 +84,10 @@ impl Rules {
         for pair in tracing.getattr("of_numbers")?.cast_into::<PyList>()?.iter() {
             let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
             add(&original, Taken::OfNumbers(substitute));
+        }
+        for pair in tracing.getattr("of_rows")?.cast_into::<PyList>()?.iter() {
+            let (original, substitute): (Bound<'_, PyAny>, Py<PyAny>) = pair.extract()?;
+            add(&original, Taken::OfRow(substitute));
         }
         Ok(Self {
             stand_in: tracing.getattr("stand_in")?.cast_into()?.unbind(),
@@ -104,9 +112,10 @@ impl Rules {
         })
     }
 
-    /// How a call of this is taken; `None`: as any other.
-    pub fn call(&self, callable: Borrowed<'_, '_>) -> Option<&Taken> {
-        self.calls.get(&(callable.as_ptr() as usize)).map(|(_, call)| call)
+    /// How calls of this are taken: the first way that fits; otherwise as any other.
+    pub fn calls(&self, callable: Borrowed<'_, '_>) -> impl Iterator<Item = &Taken> {
+        let known = self.calls.get(&(callable.as_ptr() as usize));
+        known.into_iter().flat_map(|(_, calls)| calls.iter().rev())
     }
 
     /// The tensors that the call is given, and how they are printed.

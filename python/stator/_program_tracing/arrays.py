@@ -20,7 +20,6 @@ from stator._program_tracing.checked import is_all_true
 from stator._program_tracing.known import Known
 
 __all__ = [
-    "OF_ARRAYS",
     "SILENT",
     "Array",
     "ArraySpec",
@@ -142,6 +141,13 @@ def numbers(tensor: Any) -> list[Any]:
 def note() -> None:
     """Something was called that only NumPy code calls."""
     _STATE.is_numpy = True
+
+
+def note_unless_known(tensor: Any) -> None:
+    """The same of what is called with something else than constants."""
+    with _disable_current_modes():
+        if _STATE.known.of(tensor) is None:
+            note()
 
 
 def was_noted() -> bool:
@@ -764,28 +770,4 @@ def absolute(value: Any) -> Any:
 
 
 # Called while a program is traced, and no part of it.
-SILENT: list[Callable[..., Any]] = [note, constant, note_when, is_then, numbers]
-
-
-def _tensor(
-    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Any:
-    """`torch.tensor` of an array from outside: a copy of its own."""
-    found = _as_tensor(data, dtype, device).clone()
-    return found.requires_grad_() if requires_grad else found
-
-
-def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
-    """`torch.as_tensor` of an array from outside, which nobody may write to."""
-    found = constant(data)[0]
-    found = found if dtype is None else cast(found, dtype)
-    return found if device is None else found.to(device)
-
-
-# Functions of PyTorch's, and what is traced in their place where they are given an array from
-# outside: it is a constant of the program.
-OF_ARRAYS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
-    (torch.tensor, _tensor),
-    (torch.as_tensor, _as_tensor),
-    (torch.from_numpy, _as_tensor),
-]
+SILENT: list[Callable[..., Any]] = [note, note_unless_known, constant, note_when, is_then, numbers]

@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
+from torch.utils.weak import WeakIdKeyDictionary
 
 from stator._program_tracing.casting import without_autocast
 from stator._program_tracing.each_draws import MOST, drawn, is_drawing
-from stator._program_tracing.padding import tensors_in
+from stator._program_tracing.padding import name_of, tensors_in
 from stator._program_tracing.padding_numbers import LINKED as NUMBERS
 from stator._program_tracing.padding_numbers import NotPaddedError, Share
 from stator._program_tracing.padding_rules import Padding
@@ -71,10 +72,11 @@ def run_together(
             with _Gradients(count, states, level, owns):
                 return tuple(run(tensors))
         *tensors, own = tensors  # type: ignore[assignment]
-        padding = Padding(own, max(lengths), [tensors[at] for at in with_rows])
+        padding = Padding(own, max(lengths), [tensors[at] for at in with_rows], count)
         with _Gradients(count, states, level, owns, padding):
             found = run(tuple(tensors))
-        if any(padding.dim(result) is not None for result in found):
+        padding.use(found)
+        if any(padding.dims(result) for result in found):
             raise NotPaddedError("clients of different sizes: it gives rows")
         outputs = [result.own if isinstance(result, Share) else result for result in found]
         if padding.conditions:
@@ -161,7 +163,62 @@ def _column_stack(tensors: Sequence[torch.Tensor], *, out: Any = None) -> torch.
     return torch.cat(columns, dim=1)
 
 
+_READ: dict[Any, str] = {
+    getattr(torch.Tensor, name): name for name in ("item", "__float__", "__int__")
+}
+
+
+def _number(kind: str, tensor: torch.Tensor) -> torch.Tensor:
+    """What a program reads of a tensor: each client's own, as wide as Python has it."""
+    is_float = kind == "__float__" or (kind == "item" and tensor.dtype.is_floating_point)
+    if tensor.dtype.is_floating_point and not is_float:
+        raise NotBatchableError("it reads an integer of a float")
+    kept = torch.float64 if is_float else torch.int64
+    return tensor.detach().reshape(()).to(kept, copy=True)
+
+
+_TENSORS = frozenset({torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.full})
+"""What makes a tensor of a number."""
+
+
+def _tensor_of(
+    func: Any, number: torch.Tensor, sizes: Sequence[int], *, dtype: Any = None, **how: Any
+) -> torch.Tensor:
+    if how:
+        raise NotBatchableError("it makes a tensor of a number that it reads in another form")
+    # `scalar_tensor` has the default element type.
+    is_whole = not number.is_floating_point() and func is not torch.scalar_tensor
+    usual = torch.int64 if is_whole else torch.get_default_dtype()
+    return number.to(dtype or usual, copy=True).expand(tuple(sizes)).clone()
+
+
+_OF_NUMBERS = frozenset({"add", "radd", "sub", "rsub", "mul", "rmul", "neg"})
+"""What is done with numbers alone, and raises for none of them."""
+
+_QUOTIENTS = frozenset({"truediv", "div"})
+"""The same where the divisor is known."""
+
+
+def _normalize(
+    input: torch.Tensor,
+    p: float = 2.0,
+    dim: int = 1,
+    eps: float = 1e-12,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Vectors of length one. What is to be put into a tensor is made before."""
+    found = torch.nn.functional.normalize(input, p, dim, eps)
+    return found if out is None else out.copy_(found)
+
+
+def _vdot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """A product of vectors: `vmap` has no rule for the operation itself."""
+    return (left.conj() * right).sum()
+
+
 _COMPOSED: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.nn.functional.normalize: _normalize,
+    torch.vdot: _vdot,
     torch.nn.functional.embedding: _embedding,
     torch.column_stack: _column_stack,
 }
@@ -196,6 +253,8 @@ class _Gradients(TorchFunctionMode):
         self._count = count
         self._states = states
         self._level = level
+        # Numbers that were read of tensors.
+        self._numbers: Any = WeakIdKeyDictionary()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -214,6 +273,19 @@ class _Gradients(TorchFunctionMode):
             return self._require(args[0].detach(), *args[1:], **kwargs)
         if func is torch.autograd.grad:
             return self._gradients(*args, **kwargs)
+        if (kind := _READ.get(func)) is not None and _functorch.is_batchedtensor(args[0]):
+            self._numbers[read := _number(kind, args[0])] = True
+            return read
+        if self._numbers and func in _TENSORS:
+            number = args[1] if func is torch.full and len(args) > 1 else args[0]
+            if isinstance(number, torch.Tensor) and number in self._numbers:
+                sizes = args[0] if func is torch.full else ()
+                return _tensor_of(func, number, sizes, **kwargs)
+        if self._numbers and self._is_of_numbers(func, args, kwargs):
+            if name_of(func) in _QUOTIENTS:
+                args = (args[0].double(), *args[1:])
+            self._numbers[read := func(*args, **kwargs)] = True
+            return read
         if (composed := _COMPOSED.get(func)) is not None:
             return composed(*args, **kwargs)
         if (unrolled := RECURRENT.get(func)) is not None:
@@ -234,6 +306,22 @@ class _Gradients(TorchFunctionMode):
         if (apart := _APART.get(func)) is not None:
             return args[0].copy_(apart(*args, **kwargs))
         return func(*args, **kwargs)
+
+    def _is_of_numbers(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether something is computed with numbers that were read, and no tensor. They stand for
+        Python's beside tensors; otherwise Python's arithmetic is another one, and may raise."""
+        given = list(tensors_in((args, kwargs)))
+        if not given or not all(tensor in self._numbers for tensor in given):
+            return False
+        name = name_of(func)
+        is_wider = name.endswith("mul") and not any(each.is_floating_point() for each in given)
+        divisor = args[1] if name in _QUOTIENTS and len(args) == 2 else None
+        is_known = (name in _OF_NUMBERS and not is_wider) or (
+            type(divisor) in (int, float) and divisor != 0
+        )
+        if not is_known:
+            raise NotBatchableError("it computes with a number that it reads of a tensor")
+        return True
 
     def _own(self, found: Any, given: Any) -> Any:
         """What an operation gave, which every client has for itself if it is new."""

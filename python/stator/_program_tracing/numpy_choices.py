@@ -118,6 +118,15 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     to[array(mask).astype(bool)] = Array(given[0])
 
 
+@stands_for(np.fill_diagonal)
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    to, given = _own(a, "np.fill_diagonal"), array(val)
+    if to.ndim != 2 or wrap or given.ndim:
+        raise TypeError("np.fill_diagonal in a tensor program takes a matrix and one value")
+    places = torch.eye(to.tensor.shape[0], to.tensor.shape[1], dtype=torch.bool)
+    to._written(Array(torch.where(places, cast(given.tensor, to.tensor.dtype), to.tensor)))
+
+
 @stands_for(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
     return array(arr).ravel()[array(condition).ravel().astype(bool)]

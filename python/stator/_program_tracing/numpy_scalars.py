@@ -1,4 +1,5 @@
-"""NumPy's functions of Python's numbers, in programs of PyTorch code: `np.sqrt(d)`, `np.log(2)`.
+"""NumPy's functions of Python's numbers, in programs of PyTorch code: `np.sqrt(d)`, `np.log(2)`,
+`np.prod(x.shape)`.
 
 They give numbers as Python's `math` does, so they may be given sizes that vary. In NumPy code they
 give arrays without dimensions (`numpy_functions`).
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OF_NUMBERS"]
+__all__ = ["OF_NUMBERS", "OF_ROWS"]
 
 
 def _sqrt(x: Any) -> Any:
@@ -88,4 +89,30 @@ OF_NUMBERS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (np.maximum, _greatest),
     (np.float64, _float),
     (np.int64, _int),
+]
+
+
+def _product(numbers: Any) -> Any:
+    found = 1
+    for number in numbers:
+        found = found * number
+    return found
+
+
+def _sum(numbers: Any) -> Any:
+    found = 0
+    for number in numbers:
+        found = found + number
+    return found
+
+
+def _mean(numbers: Any) -> Any:
+    return _sum(numbers) / len(numbers)
+
+
+# The same of lists and tuples of numbers: `np.prod(x.shape)`.
+OF_ROWS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (np.prod, _product),
+    (np.sum, _sum),
+    (np.mean, _mean),
 ]

@@ -25,7 +25,7 @@ from stator._program_tracing.padding_numbers import (
     of_rows,
 )
 
-__all__ = ["Padding", "padded", "tensors_in"]
+__all__ = ["Padding", "name_of", "padded", "tensors_in"]
 
 
 def padded(columns: Sequence[Any], lengths: Sequence[int]) -> list[torch.Tensor]:
@@ -38,6 +38,9 @@ def padded(columns: Sequence[Any], lengths: Sequence[int]) -> list[torch.Tensor]
     return [torch.cat(column)[places] if isinstance(column, list) else column for column in columns]
 
 
+_MOST = 128 << 20
+"""How many bytes pairs of rows may take, of all clients that run together."""
+
 _Inner = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -46,7 +49,7 @@ class _Call:
 
     def __init__(self, func: Any, inner: _Inner) -> None:
         self.func = func
-        self.name = _name_of(func)
+        self.name = name_of(func)
         self._inner = inner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -56,42 +59,68 @@ class _Call:
 class _Length:
     """How many rows some tensors have: each client's own number."""
 
-    __slots__ = ("mask", "number")
+    __slots__ = ("mask", "number", "rows")
 
     def __init__(self, number: Number, rows: int) -> None:
         self.number = number
+        # With the padding.
+        self.rows = rows
         # Which rows are a client's own.
         self.mask = torch.arange(rows) < number.own
 
 
 class Padding:
     """Which tensors of a run have a dimension of padded rows, and how many of these are a client's
-    own. With the padding they are as many everywhere."""
+    own. With the padding they are as many everywhere, but where there are more: parts of rows."""
 
-    def __init__(self, count: torch.Tensor, rows: int, inputs: Sequence[torch.Tensor]) -> None:
+    def __init__(
+        self, count: torch.Tensor, rows: int, inputs: Sequence[torch.Tensor], clients: int
+    ) -> None:
         """count: how many rows a client has; rows: how many with the padding; inputs: those that
-        have rows, in their first dimension."""
-        self.rows = rows
+        have rows, in their first dimension; clients: how many run together."""
+        self._clients = clients
         # What has to hold for each client, so that it gives what each gives alone.
         self.conditions: list[Any] = []
         own = of_rows(count, rows, self.conditions)
         self._whole = _Length(own, rows)
         self._lengths: dict[Any, _Length] = {own.key: self._whole}
         self._dims: Any = WeakIdKeyDictionary()
+        # What has to hold if somebody uses a tensor.
+        self._if_used: Any = WeakIdKeyDictionary()
         # That of all tensors that an operation is given.
         self._current: _Length | None = self._whole
         for tensor in inputs:
             self.mark(tensor, 0)
         self._current = None
 
-    def mark(self, tensor: Any, dim: int, number: Number | None = None) -> Any:
-        """A tensor has rows in a dimension: as many as what the operation is given, or a number."""
+    @property
+    def rows(self) -> int:
+        """How many rows what an operation is given has, with the padding."""
+        return (self._current or self._whole).rows
+
+    def in_parts(self, tensor: Any, parts: int) -> Number | None:
+        """How many rows a tensor has where each of them is divided into so many."""
+        number: Any = self.number(tensor) * parts
+        return number if isinstance(number, Number) else None
+
+    def of_parts(self, tensor: Any, parts: int) -> Number | None:
+        """How many rows a tensor has where so many of them become one: its parts."""
+        for length in self._lengths.values():
+            divided: Any = length.number * parts
+            if divided.key == self.number(tensor).key:
+                return length.number
+        return None
+
+    def mark(self, tensor: Any, dim: int | Sequence[int], number: Number | None = None) -> Any:
+        """A tensor has rows in a dimension, or in several: as many as what the operation is given,
+        or a number."""
         length = self._current if number is None else self.length(number)
         if length is None:
             raise NotPaddedError("clients of different sizes: rows beside others, or fewer")
-        if tensor.shape[dim] != self.rows:
+        dims = (dim,) if isinstance(dim, int) else tuple(sorted(dim))
+        if not dims or any(tensor.shape[each] != length.rows for each in dims):
             raise NotPaddedError("rows are somewhere else than expected")
-        self._dims[tensor] = dim, length
+        self._dims[tensor] = dims, length
         return tensor
 
     def follow(self, tensor: Any, other: Any) -> None:
@@ -103,20 +132,49 @@ class Padding:
         """As many rows as a number says."""
         found = self._lengths.get(number.key)
         if found is None:
-            if is_more_than_rows(number):
-                raise NotPaddedError("clients of different sizes: more rows than clients have")
-            found = self._lengths[number.key] = _Length(number, self.rows)
-            self.holds((number.own >= 0) & (number.own <= self.rows))
+            # A number's value is that of the padded rows.
+            rows = number.plain if is_more_than_rows(number) else self._whole.rows
+            found = self._lengths[number.key] = _Length(number, rows)
+            self.holds((number.own >= 0) & (number.own <= rows))
         return found
+
+    def rows_of(self, number: Number) -> int:
+        """The same with the padding."""
+        return self.length(number).rows
+
+    def expect_room(self, tensor: Any) -> None:
+        """Raises if a tensor is large with those of the other clients: pairs of rows are many."""
+        if tensor.numel() * tensor.element_size() * self._clients > _MOST:
+            raise NotPaddedError(
+                "clients of different sizes: so many pairs of rows take much memory"
+            )
 
     def holds(self, condition: Any) -> None:
         """Takes note of what has to hold for each client."""
         self.conditions.append(condition.all())
 
-    def dim(self, value: Any) -> int | None:
-        """Where a tensor has rows."""
+    def holds_if_used(self, tensor: Any, condition: Any) -> None:
+        """Takes note of what has to hold for each client whose program uses a tensor."""
+        self._if_used[tensor] = condition
+
+    def use(self, value: Any) -> None:
+        """Something is used."""
+        if self._if_used:
+            for tensor in tensors_in(value):
+                if (condition := self._if_used.pop(tensor, None)) is not None:
+                    self.holds(condition)
+
+    def dims(self, value: Any) -> tuple[int, ...]:
+        """Where a tensor has rows: in one dimension, or in several (`x @ x.T`)."""
         found = self._dims.get(value) if isinstance(value, torch.Tensor) else None
-        return None if found is None else found[0]
+        return () if found is None else found[0]
+
+    def dim(self, value: Any) -> int | None:
+        """Where a tensor has rows, which are in one dimension."""
+        dims = self.dims(value)
+        if len(dims) > 1:
+            raise NotPaddedError("clients of different sizes: rows are compared with each other")
+        return dims[0] if dims else None
 
     def number(self, tensor: Any) -> Number:
         """How many rows a tensor has."""
@@ -131,17 +189,23 @@ class Padding:
             and value.key == self._current.number.key
         )
 
-    def only(self, tensor: Any, otherwise: Any) -> Any:
-        """A tensor with a number in the place of padding."""
-        dim = self.dim(tensor)
-        if dim is None:
+    def only(self, tensor: Any, otherwise: Any, dims: Sequence[int] | None = None) -> Any:
+        """A tensor with a number in the place of padding; of that in some dimensions."""
+        rows = self.dims(tensor)
+        if not rows or (dims is not None and not set(rows) & set(dims)):
             return tensor
-        return torch.where(self.mask(tensor), tensor, torch.full((), otherwise, dtype=tensor.dtype))
+        mask = self.mask(tensor, dims)
+        return torch.where(mask, tensor, torch.full((), otherwise, dtype=tensor.dtype))
 
-    def mask(self, tensor: Any) -> Any:
-        """Which rows of a tensor are a client's own, beside the tensor."""
-        dim, length = self._dims[tensor]
-        return length.mask.reshape([-1, *[1] * (tensor.dim() - dim - 1)])
+    def mask(self, tensor: Any, dims: Sequence[int] | None = None) -> Any:
+        """Which rows of a tensor are a client's own, beside the tensor; in some dimensions."""
+        rows, length = self._dims[tensor]
+        masks = [
+            length.mask.reshape([-1, *[1] * (tensor.dim() - dim - 1)])
+            for dim in rows
+            if dims is None or dim in dims
+        ]
+        return math.prod(masks[1:], start=masks[0])
 
     def has_some(self, tensor: Any) -> None:
         """Each client has rows of a tensor: otherwise PyTorch raises."""
@@ -162,17 +226,18 @@ class Padding:
             yield from self._met(tuple(value.values()))
         elif isinstance(value, slice):
             yield from self._met((value.start, value.stop, value.step))
-        elif isinstance(value, Share) or self.dim(value) is not None:
+        elif isinstance(value, Share) or self.dims(value):
             yield value
 
     def called(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inner: _Inner
     ) -> Any:
         """What an operation gives, by its rule where rows are given."""
+        self.use((args, kwargs))
         met = [*self._met(args), *self._met(kwargs)]
         if not met:
             return inner(func, args, kwargs)
-        name = _name_of(func)
+        name = name_of(func)
         rule = _RULES.get(name)
         if rule is None or kwargs.get("out") is not None:
             raise NotPaddedError(f"clients of different sizes: there is no rule for {name}")
@@ -187,7 +252,7 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _name_of(func: Any) -> str:
+def name_of(func: Any) -> str:
     """What an operation is called, whether it is a function, a method or an operator."""
     owner = getattr(func, "__self__", None)
     if getattr(func, "__name__", "") == "__get__" and owner is not None:
@@ -276,13 +341,13 @@ def without_rows(padding: Padding, *values: Any) -> None:
 def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
     """An element of the result is made of one of each tensor, which are broadcast."""
     given = list(tensors_in((args, kwargs)))
-    ends = {tensor.dim() - dim for tensor in given if (dim := padding.dim(tensor)) is not None}
-    if len(ends) > 1:
-        raise NotPaddedError("clients of different sizes: rows beside rows in another dimension")
+    ends = {tensor.dim() - dim for tensor in given for dim in padding.dims(tensor)}
     for tensor in given:
-        for end in ends:
-            if padding.dim(tensor) is None and tensor.dim() >= end and tensor.shape[-end] != 1:
+        own = {tensor.dim() - dim for dim in padding.dims(tensor)}
+        for end in ends - own:
+            if tensor.dim() >= end and tensor.shape[-end] != 1:
                 raise NotPaddedError("clients of different sizes: rows beside something else")
+    are_compared = len(ends) > 1 and all(len(padding.dims(tensor)) < len(ends) for tensor in given)
     # Beside a condition a number has the element type of what it may stand for.
     typed = given[1:] if call.name == "where" else given
     kind = typed[0].dtype if len(typed) == 1 else None
@@ -300,9 +365,24 @@ def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
 
     args = tuple(counted(value) for value in args)
     found = call(*args, **{name: counted(value) for name, value in kwargs.items()})
-    for end in ends:
-        padding.mark(found, found.dim() - end)
-    return found
+    dims = [found.dim() - end for end in ends]
+    if are_compared:
+        return compared(padding, found, dims)
+    return padding.mark(found, dims) if dims else found
+
+
+def compared(padding: Padding, found: Any, dims: Sequence[int]) -> Any:
+    """What has been made of each pair of rows. Padding is a copy of a row, and a program may see to
+    it that a row is beside itself in one place alone: so what stands for padding is made of two
+    rows of the client's own, and has no gradient."""
+    padding.expect_room(found)
+    padding.mark(found, dims)
+    first, *_, last = sorted(dims)
+    own = (padding.number(found).own - 1).clamp(min=0).reshape(1)
+    one = found.detach().narrow(first, 0, 1).index_select(last, own)
+    for dim in sorted(dims)[1:-1]:
+        one = one.narrow(dim, 0, 1)
+    return padding.mark(torch.where(padding.mask(found), found, one), dims)
 
 
 # Rows that stay apart.
@@ -322,7 +402,7 @@ def apart(*names: str, only_first: bool = False, behind: int = 0) -> None:
     rule_for(*names)(rule)
 
 
-apart("linear", behind=1)
+apart("linear", "embedding_bag", behind=1)
 apart("embedding", "one_hot", "bucketize")
 apart("conv1d", "max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", only_first=True, behind=2)
 apart("conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", only_first=True, behind=3)
@@ -343,16 +423,6 @@ def _layer_norm(
     return padding.mark(call(input, sizes, *args, **how), dim)
 
 
-def along(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **kwargs: Any) -> Any:
-    """Something is done along one dimension, and sizes stay."""
-    without_rows(padding, dim, args, kwargs)
-    rows = padding.dim(input)
-    dims = [positive(each, input) for each in (dim if isinstance(dim, (tuple, list)) else [dim])]
-    if rows is None or rows in dims:
-        raise NotPaddedError("clients of different sizes: something is done along rows")
-    return padding.mark(call(input, dim, *args, **kwargs), rows)
-
-
 # Rows that become one.
 
 
@@ -364,10 +434,17 @@ def dims_of(dim: Any, of: Any) -> list[int]:
 
 def reduced(padding: Padding, found: Any, input: Any, dims: list[int], keepdim: bool) -> Any:
     """What is left of a tensor without some dimensions, marked."""
-    rows = padding.dim(input)
-    if rows is None or rows in dims:
+    rows = [row for row in padding.dims(input) if row not in dims]
+    if not rows:
         return found
-    return padding.mark(found, rows if keepdim else rows - sum(dim < rows for dim in dims))
+    return padding.mark(
+        found, rows if keepdim else [row - sum(dim < row for dim in dims) for row in rows]
+    )
+
+
+def are_rows(padding: Padding, input: Any, dims: Sequence[int]) -> bool:
+    """Whether some of the dimensions are those of rows."""
+    return not set(padding.dims(input)).isdisjoint(dims)
 
 
 def _reduction(fill: Callable[[torch.dtype], Any], *names: str, is_of_some: bool = False) -> None:
@@ -386,9 +463,9 @@ def _reduction(fill: Callable[[torch.dtype], Any], *names: str, is_of_some: bool
         if dim is not None:
             how = {"dim": dim, "keepdim": keepdim, **how}
         dims = dims_of(dim, input)
-        if is_of_some and padding.dim(input) in dims:
+        if is_of_some and are_rows(padding, input, dims):
             padding.has_some(input)
-        given = padding.only(input, fill(input.dtype)) if padding.dim(input) in dims else input
+        given = padding.only(input, fill(input.dtype), dims)
         return reduced(padding, call(given, **how), input, dims, keepdim)
 
     rule_for(*names)(rule)
@@ -418,7 +495,7 @@ def _prod(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
 ) -> Any:
     dims = dims_of(dim, input)
-    given = padding.only(input, 1) if padding.dim(input) in dims else input
+    given = padding.only(input, 1, dims)
     found = call(given, **how) if dim is None else call(given, dim, keepdim, **how)
     return reduced(padding, found, input, dims, keepdim)
 
@@ -428,24 +505,27 @@ def _mean(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
 ) -> Any:
     dims = dims_of(dim, input)
-    if padding.dim(input) not in dims:
+    if not are_rows(padding, input, dims):
         found = call(input, dim=dim, keepdim=keepdim, **how)
         return reduced(padding, found, input, dims, keepdim)
     if (kind := how.pop("dtype", None)) is not None:
-        input = padding.mark(input.to(kind, copy=True), padding.dim(input) or 0)
+        input = padding.mark(input.to(kind, copy=True), padding.dims(input))
     if not input.dtype.is_floating_point or how:
         raise NotPaddedError("clients of different sizes: a mean with another element type")
-    return total(padding, input, dims, keepdim) / many(padding, input, dims)
+    found = total(padding, input, dims, keepdim) / many(padding, input, dims)
+    return reduced(padding, found, input, dims, keepdim)
 
 
 def total(padding: Padding, input: Any, dims: list[int], keepdim: bool) -> Any:
-    return padding.only(input, 0).sum(dims, keepdim=keepdim)
+    return padding.only(input, 0, dims).sum(dims, keepdim=keepdim)
 
 
 def many(padding: Padding, input: Any, dims: list[int]) -> Any:
     """How many numbers of a client are in some dimensions, rows among them."""
-    others = [input.shape[dim] for dim in dims if dim != padding.dim(input)]
-    return (padding.number(input).own * math.prod(others)).to(input.dtype)
+    rows = padding.dims(input)
+    others = [input.shape[dim] for dim in dims if dim not in rows]
+    own = [padding.number(input).own] * sum(dim in rows for dim in dims)
+    return math.prod(own, start=math.prod(others)).to(input.dtype)
 
 
 def _variance(
@@ -455,14 +535,15 @@ def _variance(
     if isinstance(dim, bool) or type(correction) not in (int, float):
         raise NotPaddedError("clients of different sizes: a variance in another form")
     dims = dims_of(dim, input)
-    if padding.dim(input) not in dims:
+    if not are_rows(padding, input, dims):
         found = input.var(dims, correction=correction, keepdim=keepdim)
         return reduced(padding, found, input, dims, keepdim)
     count = many(padding, input, dims)
-    off = padding.only(input, 0) - total(padding, input, dims, True) / count
-    padding.mark(off, padding.dim(input) or 0)
-    off = padding.only(off, 0)
-    return (off * off).sum(dims, keepdim=keepdim) / (count - correction).clamp(min=0)
+    off = padding.only(input, 0, dims) - total(padding, input, dims, True) / count
+    padding.mark(off, padding.dims(input))
+    off = padding.only(off, 0, dims)
+    found = (off * off).sum(dims, keepdim=keepdim) / (count - correction).clamp(min=0)
+    return reduced(padding, found, input, dims, keepdim)
 
 
 @rule_for("var", "std")
@@ -482,8 +563,8 @@ def _spread(
         return found
     # Its gradient at zero is zero, as PyTorch has it.
     root = torch.where(found == 0, 0, torch.where(found == 0, 1, found).sqrt())
-    rows = padding.dim(found)
-    return root if rows is None else padding.mark(root, rows)
+    rows = padding.dims(found)
+    return padding.mark(root, rows) if rows else root
 
 
 @rule_for("max", "min")
@@ -494,10 +575,9 @@ def _extreme(
         return elements(padding, call, input, dim)
     is_max = "max" in call.name
     dims = dims_of(dim, input)
-    given = input
-    if padding.dim(input) in dims:
+    if are_rows(padding, input, dims):
         padding.has_some(input)
-        given = padding.only(input, (least if is_max else greatest)(input.dtype))
+    given = padding.only(input, (least if is_max else greatest)(input.dtype), dims)
     if dim is None:
         return call(given)
     found = call(given, dim, keepdim)
@@ -509,13 +589,29 @@ def _extreme(
 # Gradients.
 
 
-@rule_for("grad")
-def _grad(padding: Padding, call: Any, /, outputs: Any, inputs: Any, *args: Any, **how: Any) -> Any:
-    without_rows(padding, outputs, args, how)
-    found = call(outputs, inputs, *args, **how)
-    given = [inputs] if isinstance(inputs, torch.Tensor) else inputs
-    for gradient, tensor in zip(found, given, strict=True):
-        dim = padding.dim(tensor)
-        if gradient is not None and dim is not None:
-            padding.mark(gradient, dim)
+@rule_for("grad", is_of_several=True)
+def _grad(
+    padding: Padding,
+    call: Any,
+    /,
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    *args: Any,
+    **how: Any,
+) -> Any:
+    without_rows(padding, args, how)
+    given = [outputs] if is_tensor(outputs) else list(outputs)
+    starts = [grad_outputs] if is_tensor(grad_outputs) else list(grad_outputs or ())
+    for at, output in enumerate(given):
+        start = starts[at] if starts else None
+        if padding.dims(output) != padding.dims(start):
+            raise NotPaddedError("clients of different sizes: a gradient of rows")
+        if start is not None:
+            # Nothing comes of padding.
+            starts[at] = padding.only(start, 0)
+    found = call(given, inputs, starts or None, *args, **how)
+    for gradient, tensor in zip(found, [inputs] if is_tensor(inputs) else inputs, strict=True):
+        if gradient is not None and (dims := padding.dims(tensor)):
+            padding.mark(gradient, dims, padding.number(tensor))
     return found

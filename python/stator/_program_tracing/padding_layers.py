@@ -12,6 +12,7 @@ import torch
 from stator._program_tracing.padding import (
     Padding,
     apart,
+    compared,
     elements,
     many,
     rule_for,
@@ -28,6 +29,8 @@ __all__ = ["Padding"]
 @rule_for("matmul", "rmatmul", "mm", "mv", "bmm", "dot")
 def _matmul(padding: Padding, call: Any, /, left: Any, right: Any) -> Any:
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+        if left.dim() <= 2 and right.dim() <= 2:
+            return _of_matrices(padding, call, left, right)
         a, b = padding.dim(left), padding.dim(right)
         inner = left.dim() - 1, max(right.dim() - 2, 0)
         if a == inner[0] and b == inner[1]:
@@ -35,14 +38,26 @@ def _matmul(padding: Padding, call: Any, /, left: Any, right: Any) -> Any:
             return call(padding.only(left, 0), padding.only(right, 0))
         if b is None and a is not None and a != inner[0] and right.dim() <= 2:
             return padding.mark(call(left, right), a)
-        if a is None and b is not None and b == right.dim() - 1 and b and left.dim() <= 2:
-            found = call(left, right)
-            return padding.mark(found, found.dim() - 1)
         if a == b == 0 and left.dim() == right.dim() >= 3:
             return padding.mark(call(left, right), 0)
         if a is None and b == 0 and right.dim() >= 3 and left.dim() <= 2:
             return padding.mark(call(left, right), 0)
     raise NotPaddedError("clients of different sizes: a product of rows with rows")
+
+
+def _of_matrices(padding: Padding, call: Any, left: Any, right: Any) -> Any:
+    """A product of matrices and vectors."""
+    a, b = padding.dims(left), padding.dims(right)
+    inner = left.dim() - 1, max(right.dim() - 2, 0)
+    if (inner[0] in a) != (inner[1] in b):
+        raise NotPaddedError("clients of different sizes: a product of rows with others")
+    # Rows may be summed up.
+    found = call(padding.only(left, 0, inner[:1]), padding.only(right, 0, inner[1:]))
+    is_left, is_right = left.dim() == 2 and 0 in a, right.dim() == 2 and 1 in b
+    dims = [0] * is_left + [found.dim() - 1] * is_right
+    if is_left and is_right:
+        return compared(padding, found, dims)
+    return padding.mark(found, dims) if dims else found
 
 
 @rule_for("addmv", "addmm", "baddbmm")
@@ -54,12 +69,11 @@ def _added_product(
     product = _matmul(padding, torch.matmul, left, right)
     if not padding.is_met(product) and not padding.is_met(input):
         return product * alpha + input * beta
-    rows = padding.dim(product)
     scaled = product * alpha
-    if rows is not None:
+    if rows := padding.dims(product):
         padding.mark(scaled, rows)
     own = input * beta
-    if (at := padding.dim(input)) is not None:
+    if at := padding.dims(input):
         padding.mark(own, at)
     return elements(padding, _Sum, own, scaled)
 
@@ -76,9 +90,10 @@ class _Sum:
 @rule_for("outer", "ger")
 def _outer(padding: Padding, call: Any, /, left: Any, right: Any) -> Any:
     a, b = padding.dim(left), padding.dim(right)
+    found = call(left, right)
     if a is not None and b is not None:
-        raise NotPaddedError("clients of different sizes: a product of rows with rows")
-    return padding.mark(call(left, right), 0 if b is None else 1)
+        return compared(padding, found, [0, 1])
+    return padding.mark(found, 0 if b is None else 1)
 
 
 _OPERANDS = re.compile(r"([a-zA-Z]+(?:,[a-zA-Z]+)*)(?:->([a-zA-Z]*))?")
@@ -99,36 +114,116 @@ def _einsum(padding: Padding, call: Any, /, equation: Any, *operands: Any) -> An
     rows = {
         part[dim]
         for part, operand in zip(parts, given, strict=True)
-        if (dim := padding.dim(operand)) is not None
+        for dim in padding.dims(operand)
     }
-    if len(rows) != 1:
-        raise NotPaddedError("clients of different sizes: a product of rows with rows")
-    (letter,) = rows
     for part, operand in zip(parts, given, strict=True):
-        if part.count(letter) != (padding.dim(operand) is not None):
+        if {dim for dim, letter in enumerate(part) if letter in rows} != {*padding.dims(operand)}:
             raise NotPaddedError("clients of different sizes: a product of rows with others")
-    if letter in result:
-        return padding.mark(call(equation, *given), result.index(letter))
-    return call(equation, *[padding.only(operand, 0) for operand in given])
+        if any(part.count(letter) > 1 for letter in rows):
+            raise NotPaddedError("clients of different sizes: a product of rows with others")
+    summed = [letter for letter in rows if letter not in result]
+    found = call(
+        equation,
+        *(
+            padding.only(operand, 0, [dim for dim, each in enumerate(part) if each in summed])
+            for part, operand in zip(parts, given, strict=True)
+        ),
+    )
+    dims = [result.index(letter) for letter in rows if letter in result]
+    if len(dims) > 1 and all(len(padding.dims(operand)) < len(dims) for operand in given):
+        return compared(padding, found, dims)
+    return padding.mark(found, dims) if dims else found
 
 
-apart("inv", "inverse", "pinv", "det", "cholesky", "matrix_exp", "tril", "triu", behind=2)
+apart("pinv", "matrix_exp", behind=2)
 
 
-@rule_for("solve_triangular", "solve")
+@rule_for("inv", "inverse", "det", "logdet", "slogdet", "cholesky")
+def _of_matrix(padding: Padding, call: Any, /, matrix: Any, **how: Any) -> Any:
+    """Of each row's matrix, or of one that rows make with rows."""
+    without_rows(padding, how)
+    rows = padding.dims(matrix)
+    if rows != (0, 1) or matrix.dim() != 2:
+        if len(rows) != 1 or matrix.dim() - rows[0] <= 2:
+            raise NotPaddedError("clients of different sizes: rows are mixed")
+        found = call(matrix, **how)
+        for part in found if isinstance(found, tuple) else [found]:
+            padding.mark(part, rows)
+        return found
+    found = call(_with_identity(padding, matrix), **how)
+    return found if call.name.endswith("det") else padding.mark(found, rows)
+
+
+def _with_identity(padding: Padding, matrix: Any) -> Any:
+    """A matrix that rows make with rows, in which padding is beside itself alone: so a client's own
+    rows have in its inverse what they have without."""
+    identity = torch.eye(padding.rows, dtype=matrix.dtype)
+    return torch.where(padding.mask(matrix), matrix, identity)
+
+
+@rule_for("tril", "triu")
+def _triangle(padding: Padding, call: Any, /, input: Any, diagonal: Any = 0) -> Any:
+    without_rows(padding, diagonal)
+    rows = padding.dims(input)
+    matrix = {input.dim() - 2, input.dim() - 1}
+    if {*rows} != matrix and not matrix.isdisjoint(rows):
+        raise NotPaddedError("clients of different sizes: rows are mixed")
+    return padding.mark(call(input, diagonal), rows)
+
+
+@rule_for("diagonal", "diag", "trace")
+def _diagonal(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) -> Any:
+    """What rows make with themselves; or a matrix that has nothing else."""
+    if call.name == "diag" and padding.dims(input) == (0,) and input.dim() == 1 and not args:
+        return padding.mark(call(input, **how), (0, 1))
+    if padding.dims(input) != (0, 1) or input.dim() != 2 or args or how:
+        raise NotPaddedError("clients of different sizes: a diagonal in another form")
+    if call.name == "trace":
+        return padding.only(input, 0).trace()
+    return padding.mark(call(input), 0)
+
+
+@rule_for("fill_diagonal_")
+def _filled_diagonal(padding: Padding, call: Any, /, input: Any, value: Any) -> Any:
+    """The same, written."""
+    without_rows(padding, value)
+    if padding.dims(input) != (0, 1) or input.dim() != 2:
+        raise NotPaddedError("clients of different sizes: a diagonal in another form")
+    call(input, value)
+    return input
+
+
+@rule_for("solve_triangular", "solve", is_of_several=True)
 def _solved(padding: Padding, call: Any, /, matrix: Any, right: Any, **how: Any) -> Any:
-    """Each column for itself."""
-    without_rows(padding, matrix, how)
-    if right.dim() < 2 or padding.dim(right) != right.dim() - 1 or not how.get("left", True):
+    """Each column for itself; or rows by a matrix that rows make with rows."""
+    without_rows(padding, how)
+    rows = padding.dims(right)
+    if padding.dims(matrix) == (0, 1) and matrix.dim() == 2 and right.dim() <= 2 and 0 in rows:
+        _expect_same(padding, matrix, right)
+        found = call(_with_identity(padding, matrix), padding.only(right, 0, [0]), **how)
+        return padding.mark(found, rows, padding.number(right))
+    without_rows(padding, matrix)
+    if right.dim() < 2 or rows != (right.dim() - 1,) or not how.get("left", True):
         raise NotPaddedError("clients of different sizes: rows are mixed")
     found = call(matrix, right, **how)
     return padding.mark(found, found.dim() - 1)
 
 
-@rule_for("cholesky_solve")
+def _expect_same(padding: Padding, matrix: Any, right: Any) -> None:
+    if padding.number(matrix).key != padding.number(right).key:
+        raise NotPaddedError("clients of different sizes: rows beside fewer rows")
+
+
+@rule_for("cholesky_solve", is_of_several=True)
 def _solved_by_factor(padding: Padding, call: Any, /, right: Any, factor: Any, *args: Any) -> Any:
-    without_rows(padding, factor, args)
-    if padding.dim(right) != right.dim() - 1:
+    without_rows(padding, args)
+    rows = padding.dims(right)
+    if padding.dims(factor) == (0, 1) and factor.dim() == right.dim() == 2 and 0 in rows:
+        _expect_same(padding, factor, right)
+        found = call(padding.only(right, 0, [0]), _with_identity(padding, factor), *args)
+        return padding.mark(found, rows, padding.number(right))
+    without_rows(padding, factor)
+    if rows != (right.dim() - 1,):
         raise NotPaddedError("clients of different sizes: rows are mixed")
     found = call(right, factor, *args)
     return padding.mark(found, found.dim() - 1)
@@ -196,9 +291,17 @@ def _classes(
     padding: Padding, call: Any, /, input: Any, target: Any, *args: Any, **how: Any
 ) -> Any:
     reduction, ignored = how.pop("reduction", "mean"), how.get("ignore_index", -100)
-    if args or padding.dim(input) != 0 or padding.dim(target) != 0 or input.dim() < 2:
+    rows = padding.dims(input)
+    if args or rows not in ((0,), (0, 1)) or padding.dim(target) != 0 or input.dim() < 2:
         raise NotPaddedError("clients of different sizes: a loss of rows and something else")
     without_rows(padding, how)
+    if rows == (0, 1):
+        # The classes are rows as well.
+        is_usual = input.dim() == 2 and target.dim() == 1 and not how.get("label_smoothing")
+        if not is_usual or how.get("weight") is not None:
+            raise NotPaddedError("clients of different sizes: a loss of rows and something else")
+        padding.holds(padding.only(target, 0) < padding.number(input).own)
+        input = padding.only(input, -math.inf if call.name == "cross_entropy" else 0, [1])
     losses = padding.mark(call(input, target, reduction="none", **how), 0)
     if target.dtype.is_floating_point:
         return _loss(padding, losses, reduction)

@@ -14,7 +14,8 @@ import torch
 
 from stator._program_tracing.padding import (
     Padding,
-    along,
+    are_rows,
+    compared,
     dims_of,
     greatest,
     least,
@@ -23,7 +24,7 @@ from stator._program_tracing.padding import (
     rule_for,
     without_rows,
 )
-from stator._program_tracing.padding_numbers import NotPaddedError
+from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share
 
 __all__ = ["Padding"]
 
@@ -32,11 +33,14 @@ __all__ = ["Padding"]
 def _distances(
     padding: Padding, call: Any, /, left: Any, right: Any, *args: Any, **how: Any
 ) -> Any:
-    """Of rows from something else."""
+    """Of rows from something else, or from each other."""
     without_rows(padding, args, how)
     a, b = padding.dim(left), padding.dim(right)
+    if (a, b) == (left.dim() - 2, right.dim() - 2):
+        found = call(left, right, *args, **how)
+        return compared(padding, found, [found.dim() - 2, found.dim() - 1])
     if (a, b) not in ((left.dim() - 2, None), (None, right.dim() - 2)):
-        raise NotPaddedError("clients of different sizes: distances of rows from rows")
+        raise NotPaddedError("clients of different sizes: distances of something else than rows")
     found = call(left, right, *args, **how)
     return padding.mark(found, found.dim() - (2 if b is None else 1))
 
@@ -49,14 +53,13 @@ def _place(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False
 ) -> Any:
     """The first one of the greatest: padding is no greater, and behind all."""
-    dims, rows = dims_of(dim, input), padding.dim(input)
-    if dim is None and rows:
+    dims, rows = dims_of(dim, input), padding.dims(input)
+    if dim is None and rows != (0,):
         raise NotPaddedError("clients of different sizes: a place among rows and others")
-    given = input
-    if rows in dims:
+    if are_rows(padding, input, dims):
         padding.has_some(input)
-        is_max = call.name == "argmax"
-        given = padding.only(input, (least if is_max else greatest)(input.dtype))
+    fill = least if call.name == "argmax" else greatest
+    given = padding.only(input, fill(input.dtype), dims)
     return reduced(padding, call(given, dim, keepdim), input, dims, keepdim)
 
 
@@ -68,16 +71,16 @@ def _in_order(
 ) -> tuple[Any, Any]:
     """Numbers in order, and their places: a client's own come first."""
     without_rows(padding, dim, descending, stable)
-    rows, at = padding.dim(input), positive(dim, input)
-    if rows != at:
+    at = positive(dim, input)
+    if at not in padding.dims(input):
         found = torch.sort(input, dim=at, descending=bool(descending), stable=bool(stable))
         return found.values, found.indices
     # What is no number is greater than all.
     is_last_nan = input.dtype.is_floating_point and not descending
     end = math.nan if is_last_nan else (least if descending else greatest)(input.dtype)
-    given = padding.only(input, end)
+    given = padding.only(input, end, [at])
     found = torch.sort(given, dim=at, descending=bool(descending), stable=True)
-    mask = padding.mask(input)
+    mask = padding.mask(input, [at])
     # Padding is as finite as a client's own.
     values, places = [torch.where(mask, part, part.narrow(at, 0, 1)) for part in found]
     return values, places
@@ -95,7 +98,7 @@ def _sort(
     stable: Any = False,
 ) -> Any:
     values, places = _in_order(padding, input, dim, descending, stable)
-    rows = padding.dim(input) or 0
+    rows = padding.dims(input)
     padding.mark(values, rows)
     padding.mark(places, rows)
     return torch.return_types.sort((values, places))
@@ -113,22 +116,92 @@ def _argsort(
     stable: Any = False,
 ) -> Any:
     _, places = _in_order(padding, input, dim, descending, stable)
-    return padding.mark(places, padding.dim(input) or 0)
+    return padding.mark(places, padding.dims(input))
 
 
 @rule_for("topk")
 def _topk(
-    padding: Padding, call: Any, /, input: Any, k: Any, dim: int = -1, *rest: Any, **how: Any
+    padding: Padding,
+    call: Any,
+    /,
+    input: Any,
+    k: Any,
+    dim: int = -1,
+    largest: Any = True,
+    sorted: Any = True,
 ) -> Any:
-    """Of each row alone: whether a client has as many rows isn't known."""
-    without_rows(padding, k, rest, how)
-    rows = padding.dim(input)
-    if rows is None or positive(dim, input) == rows:
-        raise NotPaddedError("clients of different sizes: some rows are taken")
-    found = call(input, k, dim, *rest, **how)
-    for part in found:
-        padding.mark(part, rows)
-    return found
+    """The greatest of each row, or of the rows that a client has."""
+    without_rows(padding, dim, largest, sorted)
+    at, rows = positive(dim, input), padding.dims(input)
+    if at not in rows:
+        without_rows(padding, k)
+        found = call(input, k, dim, largest, sorted)
+        for part in found:
+            padding.mark(part, rows)
+        return found
+    if not sorted or (isinstance(k, Share) and not (isinstance(k, Number) and len(rows) == 1)):
+        raise NotPaddedError("clients of different sizes: rows are taken in another form")
+    many = k.own if isinstance(k, Number) else torch.as_tensor(k)
+    padding.holds((many >= 0) & (many <= padding.number(input).own))
+    order = _in_order(padding, input, dim, largest, True)
+    alone = _alone(padding, input, order[0], at, many)
+    others = [row for row in rows if row != at]
+    if isinstance(k, Number):
+        taken = min(padding.rows_of(k), padding.rows)
+        parts = [padding.mark(part.narrow(at, 0, taken), at, k) for part in order]
+    elif k > padding.rows:
+        raise NotPaddedError("clients of different sizes: more rows than clients have")
+    else:
+        parts = [part.narrow(at, 0, k) for part in order]
+        if others:
+            parts = [padding.mark(part, others) for part in parts]
+    padding.holds_if_used(parts[1], alone)
+    return torch.return_types.topk(tuple(parts))
+
+
+def _alone(padding: Padding, input: Any, ordered: Any, dim: int, many: Any) -> Any:
+    """Whether the first so many numbers in an order are each once among a client's own: otherwise
+    it's PyTorch's choice which ones it takes."""
+    one, next_one = (
+        ordered.narrow(dim, 0, padding.rows - 1),
+        ordered.narrow(dim, 1, padding.rows - 1),
+    )
+    is_same = (one == next_one) | ((one != one) & (next_one != next_one))
+    places = torch.arange(padding.rows - 1).reshape([-1, *[1] * (ordered.dim() - dim - 1)])
+    is_own = (places < many) & (places < padding.number(input).own - 1)
+    for row in padding.dims(input):
+        if row != dim:
+            is_own = is_own & padding.mask(input, [row])
+    return ~(is_same & is_own)
+
+
+@rule_for("kthvalue")
+def _kth(
+    padding: Padding, call: Any, /, input: Any, k: Any, dim: int = -1, keepdim: bool = False
+) -> Any:
+    """The number that is at a place in order."""
+    without_rows(padding, dim, keepdim)
+    at, rows = positive(dim, input), padding.dims(input)
+    if at not in rows:
+        without_rows(padding, k)
+        found = call(input, k, dim, keepdim)
+        for part in found:
+            reduced(padding, part, input, [at], keepdim)
+        return found
+    if isinstance(k, Share) and not isinstance(k, Number):
+        raise NotPaddedError("clients of different sizes: rows are taken in another form")
+    many = k.own if isinstance(k, Number) else torch.as_tensor(k)
+    padding.holds((many >= 1) & (many <= padding.number(input).own))
+    order = _in_order(padding, input, dim, False, True)
+    alone = _alone(padding, input, order[0], at, many)
+    place = (many - 1).clamp(min=0, max=padding.rows - 1).reshape(1)
+    parts = [part.index_select(at, place) for part in order]
+    if not keepdim:
+        parts = [part.squeeze(at) for part in parts]
+    for part in parts:
+        reduced(padding, part, input, [at], keepdim)
+    padding.holds_if_used(parts[1], alone)
+    return torch.return_types.kthvalue(tuple(parts))
 
 
 @rule_for("searchsorted")
@@ -208,12 +281,12 @@ def _running(padding: Padding, call: Any, /, input: Any, dim: Any, **how: Any) -
 @rule_for("softmax", "log_softmax")
 def _shares(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **how: Any) -> Any:
     without_rows(padding, dim, args, how)
-    if positive(dim, input) != padding.dim(input):
-        return along(padding, call, input, dim, *args, **how)
-    found = call(padding.only(input, -math.inf), dim, *args, **how)
-    # Padding is as finite as a client's own.
-    found = torch.where(padding.mask(input), found, torch.zeros((), dtype=found.dtype))
-    return padding.mark(found, padding.dim(input) or 0)
+    at, rows = positive(dim, input), padding.dims(input)
+    found = call(padding.only(input, -math.inf, [at]), dim, *args, **how)
+    if at in rows:
+        # Padding is as finite as a client's own.
+        found = torch.where(padding.mask(input, [at]), found, torch.zeros((), dtype=found.dtype))
+    return padding.mark(found, rows)
 
 
 # Lengths.
@@ -231,7 +304,7 @@ def _norm(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) ->
     is_of_matrices = call.func is torch.linalg.norm and len(dims) > 1
     if order not in (None, "fro") and (not is_number or is_of_matrices):
         raise NotPaddedError("clients of different sizes: a norm of another kind")
-    filled = padding.only(input, 0) if padding.dim(input) in dims else input
+    filled = padding.only(input, 0, dims)
     keepdim = bool(given.get("keepdim", how.get("keepdim", False)))
     return reduced(padding, call(filled, *args, **how), input, dims, keepdim)
 

@@ -33,15 +33,16 @@ _TAKEN = "clients of different sizes: some rows are taken"
 
 @rule_for("size", "shape")
 def _size(padding: Padding, call: Any, /, input: Any, dim: Any = None) -> Any:
-    rows = padding.dim(input)
-    sizes = [padding.number(input) if at == rows else size for at, size in enumerate(input.shape)]
+    rows = padding.dims(input)
+    sizes = [padding.number(input) if at in rows else size for at, size in enumerate(input.shape)]
     return tuple(sizes) if dim is None else sizes[dim]
 
 
 @rule_for("numel", "nelement")
 def _count(padding: Padding, call: Any, /, input: Any) -> Any:
-    others = [size for at, size in enumerate(input.shape) if at != padding.dim(input)]
-    return padding.number(input) * math.prod(others)
+    rows = padding.dims(input)
+    others = [size for at, size in enumerate(input.shape) if at not in rows]
+    return math.prod([padding.number(input)] * len(rows), start=math.prod(others))
 
 
 @rule_for("zeros", "ones", "empty", "full")
@@ -78,9 +79,9 @@ def _of_size(
 ) -> Any:
     """A new tensor, which may have rows, or their number in it."""
     at = [at for at, each in enumerate(size) if isinstance(each, Number)]
-    if len(at) > 1:
-        raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
-    sizes = [padding.rows if isinstance(each, Number) else each for each in size]
+    if len({size[each].key for each in at}) > 1:
+        raise NotPaddedError("clients of different sizes: rows beside fewer rows")
+    sizes = [padding.rows_of(each) if isinstance(each, Number) else each for each in size]
     fill = how.pop("fill_value", rest[0] if rest else None)
     without_rows(padding, how, rest[1:])
     if isinstance(fill, Share) and "full" in call.name:
@@ -93,7 +94,16 @@ def _of_size(
         found = call(sizes, fill, **how)
     else:
         found = call(sizes, *rest, **how)
-    return padding.mark(found, at[0], size[at[0]]) if at else found
+    return padding.mark(found, at, size[at[0]]) if at else found
+
+
+@rule_for("eye")
+def _identity(padding: Padding, call: Any, /, n: Any, m: Any = None, **how: Any) -> Any:
+    """Rows beside rows."""
+    without_rows(padding, how)
+    if not isinstance(n, Number) or not (m is None or (isinstance(m, Number) and m.key == n.key)):
+        raise NotPaddedError("clients of different sizes: a tensor with rows and others")
+    return padding.mark(call(padding.rows_of(n), **how), (0, 1), n)
 
 
 @rule_for("tensor", "as_tensor", "scalar_tensor")
@@ -116,9 +126,10 @@ def _arange(padding: Padding, call: Any, /, *args: Any, **how: Any) -> Any:
     number = end - start
     if not isinstance(number, Number):
         raise NotPaddedError("clients of different sizes: numbers in another form")
-    found = call(start, start + padding.rows, **how)
+    rows = padding.rows_of(number)
+    found = call(start, start + rows, **how)
     # Its padding is as its beginning: these may be places of rows.
-    found = torch.where(torch.arange(padding.rows) < number.own, found, found[:1])
+    found = torch.where(torch.arange(rows) < number.own, found, found[:1])
     return padding.mark(found, 0, number)
 
 
@@ -136,34 +147,54 @@ def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     others = math.prod(sizes[1:])
     if padding.dim(input) != 0 or not sizes or isinstance(sizes[0], torch.dtype) or not rest:
         raise NotPaddedError(_RESHAPED)
-    if isinstance(sizes[0], Number):
-        # One of the others may be what is left.
-        is_kept = padding.is_size(sizes[0]) and (others == rest or sizes[1:].count(-1) == 1)
+    if sizes[1:].count(-1) == 1:
+        # Of the others one is what is left.
+        is_kept, others = padding.is_size(sizes[0]), rest
     else:
-        is_kept = sizes[0] == -1 and others == rest
-    if not is_kept:
+        is_rest = type(sizes[0]) is int and sizes[0] == -1
+        is_kept = others > 0 and (is_rest or isinstance(sizes[0], Number))
+    number = _divided(padding, input, rest, others) if is_kept else None
+    if number is None or not (type(sizes[0]) is int or _is_same(sizes[0], number)):
         raise NotPaddedError(_RESHAPED)
-    return padding.mark(call(input, (padding.rows, *sizes[1:])), 0)
+    return padding.mark(call(input, (padding.rows_of(number), *sizes[1:])), 0, number)
+
+
+def _is_same(size: Any, number: Number) -> bool:
+    return isinstance(size, Number) and size.key == number.key
+
+
+def _divided(padding: Padding, input: Any, rest: int, others: int) -> Number | None:
+    """How many rows there are, where each has had so many numbers and has others now."""
+    if rest == others:
+        return padding.number(input)
+    if rest % others == 0:
+        return padding.in_parts(input, rest // others)
+    return padding.of_parts(input, others // rest) if others % rest == 0 else None
 
 
 @rule_for("flatten", "ravel")
 def _flatten(
     padding: Padding, call: Any, /, input: Any, start_dim: int = 0, end_dim: int = -1
 ) -> Any:
-    dim, start = padding.dim(input), positive(start_dim, input)
-    is_alone = input.dim() == 1 or math.prod(input.shape) == padding.rows
-    if dim is None or (dim >= start and not is_alone):
+    dim, start, end = padding.dim(input), positive(start_dim, input), positive(end_dim, input)
+    if dim is None or (dim > start and math.prod(input.shape[start:dim]) != 1 and dim <= end):
         raise NotPaddedError(_RESHAPED)
-    if dim >= start:
-        found = call(input) if call.name == "ravel" else call(input, start_dim, end_dim)
-        return padding.mark(found, start)
-    return padding.mark(call(input, start_dim, end_dim), dim)
+    found = call(input) if call.name == "ravel" else call(input, start_dim, end_dim)
+    if dim < start:
+        return padding.mark(found, dim)
+    if dim > end:
+        return padding.mark(found, dim - (end - start))
+    parts = math.prod(input.shape[dim + 1 : end + 1])
+    number = padding.in_parts(input, parts) if parts > 1 else padding.number(input)
+    if number is None or not parts:
+        raise NotPaddedError(_RESHAPED)
+    return padding.mark(found, start, number)
 
 
 @rule_for("unsqueeze")
 def _unsqueeze(padding: Padding, call: Any, /, input: Any, dim: int) -> Any:
-    rows, at = padding.dim(input) or 0, dim + input.dim() + 1 if dim < 0 else dim
-    return padding.mark(call(input, dim), rows + (at <= rows))
+    at = dim + input.dim() + 1 if dim < 0 else dim
+    return padding.mark(call(input, dim), [row + (at <= row) for row in padding.dims(input)])
 
 
 @rule_for("squeeze")
@@ -182,14 +213,15 @@ def _transpose(padding: Padding, call: Any, /, input: Any, dim0: int, dim1: int)
     order = list(range(input.dim()))
     a, b = positive(dim0, input), positive(dim1, input)
     order[a], order[b] = b, a
-    return padding.mark(call(input, dim0, dim1), order.index(padding.dim(input) or 0))
+    rows = [order.index(row) for row in padding.dims(input)]
+    return padding.mark(call(input, dim0, dim1), rows)
 
 
 @rule_for("permute")
 def _permute(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     order = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
     order = [positive(dim, input) for dim in order]
-    return padding.mark(call(input, *dims), order.index(padding.dim(input) or 0))
+    return padding.mark(call(input, *dims), [order.index(row) for row in padding.dims(input)])
 
 
 @rule_for("movedim", "moveaxis")
@@ -203,7 +235,7 @@ def _movedim(padding: Padding, call: Any, /, input: Any, source: Any, destinatio
 def _turned(padding: Padding, call: Any, /, input: Any) -> Any:
     if input.dim() != 2:
         raise NotPaddedError(_RESHAPED)
-    return padding.mark(call(input), 1 - (padding.dim(input) or 0))
+    return padding.mark(call(input), [1 - row for row in padding.dims(input)])
 
 
 @rule_for("expand", "broadcast_to")
@@ -218,7 +250,7 @@ def _expand(padding: Padding, call: Any, /, input: Any, *sizes: Any) -> Any:
             raise NotPaddedError("clients of different sizes: rows beside something else")
     if len(at) != 1:
         raise NotPaddedError("clients of different sizes: a tensor with rows in two dimensions")
-    known = [padding.rows if isinstance(size, Number) else size for size in shape]
+    known = [padding.rows_of(size) if isinstance(size, Number) else size for size in shape]
     size = shape[at[0]]
     return padding.mark(call(input, known), at[0], size if isinstance(size, Number) else None)
 
@@ -246,10 +278,35 @@ def _parts(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) -
     )
 
 
-@rule_for("cat", "concat", "concatenate", "stack", "hstack", "vstack", is_of_several=True)
-def _joined(padding: Padding, call: Any, /, tensors: Any, dim: int = 0) -> Any:
-    if call.name in ("hstack", "vstack"):
+@rule_for("hstack", "vstack", "column_stack", is_of_several=True)
+def _beside(padding: Padding, call: Any, /, tensors: Any) -> Any:
+    """Matrices, and vectors as they are taken for such."""
+    ranks = {tensor.dim() for tensor in tensors}
+    if call.name == "column_stack" and ranks <= {1, 2}:
+        columns = [each if each.dim() > 1 else _as_column(padding, each) for each in tensors]
+        return _joined(padding, _Cat, columns, 1)
+    if len(ranks) != 1 or (call.name == "vstack" and ranks == {1}):
         raise NotPaddedError("clients of different sizes: rows are joined in another form")
+    return _joined(padding, _Cat, tensors, 1 if call.name != "vstack" and ranks != {1} else 0)
+
+
+def _as_column(padding: Padding, vector: Any) -> Any:
+    column = vector.unsqueeze(1)
+    is_of_rows = padding.dim(vector) is not None
+    return padding.mark(column, 0, padding.number(vector)) if is_of_rows else column
+
+
+class _Cat:
+    """The operation, as its rule is given it."""
+
+    name = "cat"
+
+    def __new__(cls, *args: Any) -> Any:
+        return torch.cat(*args)
+
+
+@rule_for("cat", "concat", "concatenate", "stack", is_of_several=True)
+def _joined(padding: Padding, call: Any, /, tensors: Any, dim: int = 0) -> Any:
     dims = {padding.dim(tensor) for tensor in tensors}
     ranks = {tensor.dim() for tensor in tensors}
     found_dims = tensors[0].dim() + (call.name == "stack")
@@ -268,9 +325,9 @@ def _joined(padding: Padding, call: Any, /, tensors: Any, dim: int = 0) -> Any:
 def _one_after_the_other(padding: Padding, tensors: Any, dim: int) -> Any:
     """Rows behind each other, with all padding behind them."""
     total: Any = 0
-    place = torch.arange(padding.rows)
-    source = torch.zeros(padding.rows, dtype=torch.int64)
     first = 0
+    place = torch.arange(sum(tensor.shape[dim] for tensor in tensors))
+    source = torch.zeros_like(place)
     for tensor in tensors:
         # In what stands before it are so many of a client's own.
         is_padded = padding.dim(tensor) is not None
@@ -284,7 +341,7 @@ def _one_after_the_other(padding: Padding, tensors: Any, dim: int) -> Any:
     if not isinstance(total, Number):
         raise NotPaddedError("clients of different sizes: rows are joined")
     whole = torch.cat(list(tensors), dim)
-    return padding.mark(_taken(whole, dim, source), dim, total)
+    return padding.mark(_taken(whole, dim, source[: padding.rows_of(total)]), dim, total)
 
 
 @rule_for("repeat", "tile")
@@ -307,17 +364,17 @@ def _taken(tensor: Any, dim: int, places: Any) -> Any:
     return tensor.movedim(dim, 0)[places].movedim(0, dim)
 
 
-def _from(padding: Padding, tensor: Any, first: Any, number: Any) -> Any:
-    """As many rows as a number says, from a place on."""
+def _from(padding: Padding, tensor: Any, first: Any, number: Any, step: int = 1) -> Any:
+    """As many rows as a number says, from a place on: each, or one of so many."""
     dim = padding.dim(tensor) or 0
-    is_moved = isinstance(first, torch.Tensor) or first
+    is_moved = isinstance(first, torch.Tensor) or first or step > 1
     if type(number) is int:
-        places = torch.arange(number) + first
+        places = torch.arange(number) * step + first
         return _taken(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
     # Its padding is its own first row: others may not be as finite.
     padding.holds(number.own > 0)
-    places = torch.arange(padding.rows)
-    places = torch.where(places < number.own, places, 0) + first
+    places = torch.arange(padding.rows_of(number))
+    places = torch.where(places < number.own, places, 0) * step + first
     return padding.mark(_taken(tensor, dim, places.clamp(max=padding.rows - 1)), dim, number)
 
 
@@ -335,7 +392,8 @@ def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
 
 def _sliced(padding: Padding, tensor: Any, key: slice) -> Any:
     """A slice of rows, which all clients have."""
-    if key.step is not None and not (type(key.step) is int and key.step == 1):
+    step = 1 if key.step is None else key.step
+    if type(step) is not int or step < 1:
         raise NotPaddedError(_TAKEN)
     number = padding.number(tensor)
     start = _bound(padding, key.start, number, 0)
@@ -348,9 +406,11 @@ def _sliced(padding: Padding, tensor: Any, key: slice) -> Any:
     else:
         padding.holds((torch.as_tensor(first) <= last) & (last <= number.own))
     padding.holds(torch.as_tensor(first) >= 0)
+    if step > 1:
+        many = (many + (step - 1)) // step
     if type(many) is int and not 0 <= many <= padding.rows:
         raise NotPaddedError(_TAKEN)
-    return _from(padding, tensor, first, many)
+    return _from(padding, tensor, first, many, step)
 
 
 def _row(padding: Padding, tensor: Any, place: Any) -> Any:
@@ -517,6 +577,38 @@ def _gather(padding: Padding, call: Any, /, input: Any, dim: int, index: Any, **
     if rows is None or rows != own:
         raise NotPaddedError("clients of different sizes: rows beside something else")
     return padding.mark(torch.gather(input, at, index), rows)
+
+
+@rule_for("scatter")
+def _scatter(padding: Padding, call: Any, /, input: Any, dim: int, index: Any, *args: Any) -> Any:
+    """Within each row."""
+    rows = padding.dim(input)
+    given = [each for each in args if isinstance(each, torch.Tensor) and each.dim()]
+    are_apart = all(padding.dim(each) == rows for each in (index, *given))
+    if rows is None or not are_apart or positive(dim, input) == rows:
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    return padding.mark(call(input, dim, index, *args), rows)
+
+
+@rule_for("unfold")
+def _windows(
+    padding: Padding, call: Any, /, input: Any, dimension: int, size: int, step: int
+) -> Any:
+    """Windows over rows, or within each."""
+    without_rows(padding, dimension, size, step)
+    rows, at = padding.dim(input) or 0, positive(dimension, input)
+    if call.func is torch.nn.functional.unfold or type(size) is not int or type(step) is not int:
+        raise NotPaddedError(_TAKEN)
+    if at != rows:
+        return padding.mark(call(input, dimension, size, step), rows)
+    whole = padding.number(input)
+    padding.holds(whole.own >= size)
+    number: Any = (whole - size) // step + 1
+    places = torch.arange(padding.rows_of(number))
+    places = torch.where(places < number.own, places, 0) * step
+    taken = (places.unsqueeze(1) + torch.arange(size)).clamp(max=padding.rows - 1)
+    found = input.movedim(rows, 0)[taken].movedim(1, -1).movedim(0, rows)
+    return padding.mark(found, rows, number)
 
 
 @rule_for("flip")

@@ -3,8 +3,8 @@
 A program may come from a stranger, so this is a list of what is allowed: what the table of
 operations knows (`crates/operators`), which takes tensors and gives tensors. Left out are private
 ones, those that reach files, memory, Python objects or other processes, and those that read tensors
-into Python. No function here is given a callable: arguments are tensors, plain values, and the
-objects that programs name as arguments.
+into Python, but for single numbers. No function here is given a callable: arguments are tensors,
+plain values, and the objects that programs name as arguments.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ _PRIVATE = ("_standard_gamma", "_sample_dirichlet", "_dirichlet_grad")
 """Operations of PyTorch's own distributions."""
 
 
+_READ = ("item", "__float__", "__int__")
+"""What reads a number of a tensor, and gives nothing else."""
+
+
 def _operations() -> Iterator[tuple[str, Any]]:
     """Names and operations. Where an operation has several names, the first is the one printed."""
     for prefix, owner in (
@@ -82,6 +86,8 @@ def _operations() -> Iterator[tuple[str, Any]]:
             yield f"torch.{name}", getattr(variables, name)
     for name in _PRIVATE:
         yield f"torch.{name}", getattr(torch, name)
+    for name in _READ:
+        yield f"torch.Tensor.{name}", getattr(torch.Tensor, name)
     yield "torch.autograd.grad", torch.autograd.grad
     yield "torch.nn.Parameter", torch.nn.Parameter
     yield "torch._C._set_grad_enabled", torch._C._set_grad_enabled

@@ -44,6 +44,7 @@ from stator._program_tracing import (
     numpy_choices,
     numpy_random,
     numpy_scalars,
+    numpy_tensors,
     numpy_ufuncs,
     packed,
     recurrent,
@@ -66,6 +67,7 @@ _FOLDER = str(Path(__file__).parent)
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _LIBRARY = f"{_PACKAGE}federated{os.sep}"
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
+_LOADERS = (str(Path(_FOLDER, "loading.py")), str(Path(torch.__file__).parent / "utils" / "data"))
 _OWN_FILES = tuple(
     str(Path(_FOLDER, name))
     for name in (
@@ -86,6 +88,7 @@ _OWN_FILES = tuple(
             "numpy_selected.py",
             "numpy_series.py",
             "numpy_shapes.py",
+            "numpy_tensors.py",
             "numpy_ufuncs.py",
         ),
         *("packed.py", "recurrent.py"),
@@ -362,8 +365,9 @@ class Tracing:
         *(*loading.SUBSTITUTES, *packed.SUBSTITUTES, *recurrent.SUBSTITUTES),
         *(*stepping.SUBSTITUTES, *transforms.SUBSTITUTES),
     ]
-    of_arrays = arrays.OF_ARRAYS
+    of_arrays = numpy_tensors.OF_ARRAYS
     of_numbers = numpy_scalars.OF_NUMBERS
+    of_rows = numpy_scalars.OF_ROWS
     stand_in = FakeTensor
     arrays = arrays.Array, arrays.array
     views = [_federated.Struct]
@@ -408,10 +412,12 @@ class Tracing:
         self.inputs = [self._input(spec) for spec in leaves]
         arrays.begin()
         if is_numpy:
-            self.of_numbers = []
+            if not leaves or any(isinstance(leaf, arrays.ArraySpec) for leaf in leaves):
+                self.of_numbers = self.of_rows = []
             self.substitutes = [
                 *(*self.substitutes, *numpy_choices.SUBSTITUTES),
                 *(*numpy_ufuncs.SUBSTITUTES, *numpy_random.SUBSTITUTES),
+                *numpy_tensors.SUBSTITUTES,
             ]
         rest = iter([_given(*each) for each in zip(leaves, self.inputs, strict=True)])
         self.args = tuple([rebuilt(spec, rest) for spec in specs])
@@ -513,6 +519,11 @@ class Tracing:
         if hint.startswith("nothing needs to be done"):
             # A program has nothing that runs as in plain Python.
             hint = "write it with operations of PyTorch, or move it out of the traced function"
+        if id == "SB022" and any(file.startswith(_LOADERS) for file, _, _ in stack):
+            hint = (
+                "a loader has as many batches as there are rows: declare how many there are, or "
+                "take steps on all rows at once"
+            )
         return ProgramError(id, explanation, hint, places, why)
 
     def clean(self, error: BaseException, trace: Any) -> Any:

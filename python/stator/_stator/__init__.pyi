@@ -232,7 +232,9 @@ class Program:
         """For each node: file, line and function of the frames that it was recorded in."""
     def remember(self, places: list[tuple[int, list[tuple[str, int, str]]]], /) -> None:
         """Says so of a program that came as bytes."""
-    def failing(self, sizes: list[list[int]], /) -> tuple[str, list[tuple[int, int]]] | None:
+    def failing(
+        self, sizes: list[list[int]], /
+    ) -> tuple[str, list[tuple[int, int]], list[tuple[str, int, str]]] | None:
         """The first condition that these sizes don't meet, and the inputs and dimensions in it."""
     def link(self, objects: list[object], constants: list[Any], /) -> LinkedProgram:
         """Makes it run: with what its names stand for, in their order, and its constants."""

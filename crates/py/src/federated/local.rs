@@ -157,7 +157,10 @@ fn trace(
     let (specs, kwargs): (Bound<'_, PyAny>, Bound<'_, PyAny>) = specs.extract()?;
     let asked = Asked { function, helper: &helper, specs, kwargs };
     let traced = match arrays {
-        Some(Arrays::Torch) => asked.as_torch(),
+        Some(Arrays::Torch) => {
+            let torch = asked.as_torch();
+            asked.of_both(&torch).map_or(torch, Ok)
+        }
         Some(Arrays::NumPy) => asked.as_numpy(declared),
         None => asked.as_it_is(declared),
     };
@@ -212,6 +215,13 @@ impl<'py> Asked<'_, 'py> {
         }
     }
 
+    /// Traces what can't be PyTorch code alone as PyTorch code that calls NumPy's functions, of constants.
+    fn of_both(&self, torch: &PyResult<Traced<'py>>) -> Option<Traced<'py>> {
+        let py = self.function.py();
+        torch.as_ref().err().filter(|error| error.is_instance_of::<PyException>(py))?;
+        programs::trace(self.function, Some(&self.specs), Some(&self.kwargs), true).ok()
+    }
+
     /// Traces it as what it is. Where both can be, and differ, something in the function has to say
     /// which is meant.
     fn as_it_is(&self, declared: &str) -> PyResult<Traced<'py>> {
@@ -234,6 +244,14 @@ impl<'py> Asked<'_, 'py> {
         let (torch, numpy) = match (torch, numpy) {
             (Err(torch), numpy) => {
                 let noted: bool = self.helper.call_method0("is_numpy")?.extract()?;
+                let torch = Err(torch);
+                if noted
+                    && meant.extract::<&str>().is_ok_and(|meant| meant == "torch")
+                    && let Some(found) = self.of_both(&torch)
+                {
+                    return Ok(found);
+                }
+                let Err(torch) = torch else { return torch };
                 if noted
                     || numpy.is_ok() && {
                         let failed = (&meant, torch.value(py));

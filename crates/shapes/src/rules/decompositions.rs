@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
         names: "linalg_solve_ex",
         parameters: "A|input, B|other, *, left, check_errors",
         rule: |call| {
-            let result = solve(call)?;
+            let result = solve_matrices(call)?;
             let batch = result[0][..result[0].len() - 2].iter().copied().collect();
             Ok(vec![result[0].clone(), batch])
         },
@@ -121,7 +121,11 @@ pub(super) const ROWS: &[Row] = &[
         parameters: "A|input|self, B|other, dims",
         rule: tensor_solve,
     },
-    Row { names: "cholesky_solve", parameters: "B|input|self, A|input2|L, upper", rule: solve },
+    Row {
+        names: "cholesky_solve",
+        parameters: "B|input|self, A|input2|L, upper",
+        rule: solve_matrices,
+    },
 ];
 
 /// Batch, rows and columns of matrices.
@@ -332,11 +336,24 @@ fn pseudo_inverse(call: &mut Call<'_>) -> Outcome {
     Ok(vec![with(&batch, &[columns, rows])])
 }
 
+/// Matrices on the right, or one vector.
 fn solve(call: &mut Call<'_>) -> Outcome {
+    solved(call, true)
+}
+
+fn solve_matrices(call: &mut Call<'_>) -> Outcome {
+    solved(call, false)
+}
+
+fn solved(call: &mut Call<'_>, vectors: bool) -> Outcome {
     let (batch, rows, columns) = matrices(call, "A")?;
     call.unify(rows, columns)?;
     // Whether fewer dimensions are vectors or matrices to broadcast depends on their sizes.
     let right = call.tensor("B")?;
+    if let (&[size], true) = (&right[..], vectors) {
+        call.unify(size, rows)?;
+        return Ok(vec![with(&batch, &[rows])]);
+    }
     if right.len() != batch.len() + 2 {
         return refuse("vectors on the right");
     }

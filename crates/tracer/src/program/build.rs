@@ -20,7 +20,7 @@ pub struct Built {
     pub program: Program,
     /// Its constants: the user's tensors, as they are.
     pub constants: Vec<Py<PyAny>>,
-    /// Where in the user's code its nodes were recorded, outermost first.
+    /// Where in the user's code its nodes were recorded, outermost first; behind them, what it requires.
     pub places: FxHashMap<NodeId, Vec<Place>>,
 }
 
@@ -99,7 +99,7 @@ pub fn build<'py>(
             }
         });
     }
-    let requirements = requirements(&mut state, &inputs, &mut found)?;
+    let (requirements, required_at) = requirements(&mut state, &inputs, &mut found)?;
     let constant_types = constants
         .iter()
         .map(|constant| constant_type(constant.bind(py)))
@@ -122,7 +122,13 @@ pub fn build<'py>(
     };
     builder.run(&found, input_types.len(), constants.len(), &outputs)?;
     let places = std::mem::take(&mut builder.places);
-    let places = places.into_iter().map(|(node, stack)| (node, builder.walk(stack))).collect();
+    let mut places: FxHashMap<_, _> =
+        places.into_iter().map(|(node, stack)| (node, builder.walk(stack))).collect();
+    for (index, stack) in required_at.into_iter().enumerate() {
+        if let Some(stack) = stack {
+            places.insert(place_of_requirement(&builder.graph, index), builder.walk(stack));
+        }
+    }
     let program = Program {
         graph: builder.graph,
         inputs: input_types,
@@ -136,18 +142,25 @@ pub fn build<'py>(
     Ok(Built { program, constants, places })
 }
 
-/// What a program asks of its inputs' sizes; and which placeholders are sizes.
+/// Where among the places of a program's nodes that of a requirement is.
+#[must_use]
+pub fn place_of_requirement(graph: &Graph, index: usize) -> NodeId {
+    NodeId::new(graph.len() + index)
+}
+
+/// What a program asks of its inputs' sizes, and where that was assumed; and which placeholders are sizes.
 fn requirements(
     state: &mut State,
     inputs: &[Bound<'_, PyAny>],
     found: &mut [Option<Found>],
-) -> Made<Vec<Requirement>> {
+) -> Made<(Vec<Requirement>, Vec<Option<StackId>>)> {
     let sources: FxHashMap<_, _> = inputs
         .iter()
         .enumerate()
         .filter_map(|(at, input)| Some((state.source(input.as_borrowed())?, at)))
         .collect();
     let mut requirements = Vec::new();
+    let mut facts = Vec::new();
     if let Some(symbols) = state.symbols.as_mut() {
         let slots: Vec<Option<(usize, usize)>> = symbols
             .slots()
@@ -172,12 +185,16 @@ fn requirements(
                 continue;
             }
             match Requirement::parse(&text) {
-                Ok(requirement) => requirements.push(requirement),
+                Ok(requirement) => {
+                    requirements.push(requirement);
+                    facts.push(fact.cond);
+                }
                 Err(_) => return Err((Reason::VaryingSize, text).into()),
             }
         }
     }
-    Ok(requirements)
+    let places = facts.into_iter().map(|fact| state.assumed_at(|assumed| assumed == fact));
+    Ok((requirements, places.collect()))
 }
 
 /// What a placeholder of the trace is.

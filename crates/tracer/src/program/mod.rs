@@ -24,7 +24,7 @@ use stator_cpython::modules;
 use stator_graph::Dtype;
 use stator_graph::program::{Program, Shape, Tree};
 
-pub use build::Built;
+pub use build::{Built, place_of_requirement};
 pub use link::{Linked, names};
 
 use crate::breaks::{Break, Place, Reason};

@@ -149,12 +149,16 @@ class Model:
             for name, tensor in own.items():
                 tensor.copy_(_from_numpy(np.ascontiguousarray(weights[name])))
 
+    def counters(self) -> dict[str, torch.Tensor]:
+        """The other buffers that training writes to, as they are; within a local computation."""
+        return {name: self.module.get_buffer(name).clone() for name in self._counted}
+
     def applied(self, weights: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function of the module and arguments gives while the module has these weights, to
         whose statistics it may write; within a local computation."""
         given = {f"module.{name}": tensor for name, tensor in weights.items()}
-        for name in self._counted:
-            given[f"module.{name}"] = self.module.get_buffer(name).clone()
+        for name, tensor in self.counters().items():
+            given.setdefault(f"module.{name}", tensor)
         for name, other in self._tied:
             if f"module.{name}" in given:
                 given[f"module.{other}"] = given[f"module.{name}"]

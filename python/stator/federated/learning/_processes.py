@@ -255,6 +255,8 @@ def stepped(
     """The weights after a client's steps from `own`, and the loss before them; within a local
     computation."""
     kept = {name: weights[name].clone() for name in model._kept}
+    # A client counts its own steps.
+    counted = model.counters()
     trained = {
         name: tensor.clone().requires_grad_() for name, tensor in own.items() if name not in kept
     }
@@ -262,7 +264,8 @@ def stepped(
     first: Any = None
     for _ in range(steps):
         optimizer.zero_grad()
-        loss = model.loss_of(rounded({**trained, **kept}, weights), rows)
+        given = rounded({**trained, **kept}, weights)
+        loss = model.loss_of({**given, **counted}, rows)
         first = loss.detach() if first is None else first
         if proximal_strength:
             pairs = [(wide(trained[name]), wide(weights[name])) for name in trained]

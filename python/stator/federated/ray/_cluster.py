@@ -10,6 +10,8 @@ import threading
 
 import ray
 
+from stator.federated.ray._reach import takes_no_token
+
 #: What Ray reads the way of authentication from. A cluster that it begins switches tokens on there.
 AUTHENTICATION = "RAY_AUTH_MODE"
 
@@ -40,6 +42,9 @@ class Cluster:
             authentication = os.environ.get(AUTHENTICATION)
             owned = not ray.is_initialized()
             if owned:
+                if address is not None and takes_no_token(address) and authentication == "token":
+                    # As a cluster of this process's own has left it, which has ended.
+                    _forget_authentication()
                 _init(address, processors)
             elif address is not None:
                 _check_joined(address)
@@ -67,6 +72,9 @@ class Cluster:
             ray.shutdown()
             if self._authentication is None:
                 _forget_authentication()
+            elif os.environ.get(AUTHENTICATION) != self._authentication:
+                os.environ[AUTHENTICATION] = self._authentication
+                _read_again()
 
 
 def _session() -> tuple[str, str]:
@@ -134,6 +142,10 @@ def _forget_authentication() -> None:
     process whether its actors are still needed, and ends each of them.
     """
     os.environ.pop(AUTHENTICATION, None)
+    _read_again()
+
+
+def _read_again() -> None:
     # Ray keeps what it has read, and has no public names for that.
     with contextlib.suppress(AttributeError):
         ray._raylet.Config.initialize("")

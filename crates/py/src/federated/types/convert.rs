@@ -268,7 +268,18 @@ pub fn to_shape(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
             ))
         })
     };
-    let sizes: Vec<_> = object.try_iter()?.map(size).collect::<PyResult<_>>()?;
+    let items = object.try_iter().map_err(|_| {
+        let hint = if object.extract::<u64>().is_ok() {
+            format!("\n  hint:     one dimension of that size is [{object}]")
+        } else {
+            String::new()
+        };
+        PyTypeError::new_err(format!(
+            "a shape must be a list or tuple of sizes, or None\n  found:    {}{hint}",
+            describe(object)
+        ))
+    })?;
+    let sizes: Vec<_> = items.map(size).collect::<PyResult<_>>()?;
     Ok(Shape::new(sizes))
 }
 

@@ -25,7 +25,14 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, .. } = call;
         let rules = self.session.program.as_ref()?;
-        match rules.call(callable)? {
+        let is_array = |arg: &Borrowed<'_, '_>| heap::is_array(*arg) || rules.is_array(*arg);
+        let taken = rules.calls(callable).find(|taken| match taken {
+            Taken::OfArray(_) => args.first().is_some_and(is_array),
+            Taken::OfNumbers(_) => args.iter().all(|number| is_plain(*number)),
+            Taken::OfRow(_) => matches!(args, [row] if is_row(*row)),
+            Taken::Node(_) | Taken::Silent | Taken::Substitute(_) => true,
+        })?;
+        match taken {
             Taken::Node(operation) => {
                 self.links.clear();
                 Some(self.tensor_call(operation, call))
@@ -34,9 +41,10 @@ impl Recorder {
                 self.links.clear();
                 Some(self.call_silently(rules, call))
             }
-            Taken::OfArray(_) if !args.first().is_some_and(|first| heap::is_array(*first)) => None,
-            Taken::OfNumbers(_) if !args.iter().all(|number| is_plain(*number)) => None,
-            Taken::Substitute(function) | Taken::OfArray(function) | Taken::OfNumbers(function) => {
+            Taken::Substitute(function)
+            | Taken::OfArray(function)
+            | Taken::OfNumbers(function)
+            | Taken::OfRow(function) => {
                 let function = function.bind_borrowed(frame.py());
                 self.vouch(frame, function);
                 Some(self.call_object(call.of(function)))
@@ -82,6 +90,13 @@ impl Recorder {
 /// Whether something is one of Python's integers or floats.
 fn is_plain(number: Borrowed<'_, '_>) -> bool {
     number.is_exact_instance_of::<PyInt>() || number.is_exact_instance_of::<PyFloat>()
+}
+
+/// Whether something is a list or a tuple of them, and there are some.
+fn is_row(object: Borrowed<'_, '_>) -> bool {
+    let is_known = heap::is_exact_list(object) || object.is_instance_of::<PyTuple>();
+    let items = if is_known { heap::children(object) } else { Vec::new() };
+    !items.is_empty() && items.iter().all(|item| is_plain(item.as_borrowed()))
 }
 
 fn is_number(item: Borrowed<'_, '_>) -> bool {

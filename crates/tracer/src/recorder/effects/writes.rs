@@ -6,7 +6,7 @@
 //! depended on (a dictionary's keys, a list's elements) is guarded as it was before it.
 
 use pyo3::prelude::*;
-use pyo3::types::PySlice;
+use pyo3::types::{PySet, PySlice, PyString};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::member::{Member, Read};
@@ -200,6 +200,9 @@ impl State {
         let unknown = || (Reason::UnknownOrigin, format!("a {}", heap::type_name(object)));
         let source = self.source(object).ok_or_else(unknown)?;
         if self.program.is_some() {
+            if changes_nothing(object, &call) {
+                return Ok(());
+            }
             let detail = format!("a {} from outside", heap::type_name(object));
             return Err((Reason::Impure, detail));
         }
@@ -445,5 +448,20 @@ impl Recorder {
             None => Ok(false),
         });
         noted == Some(true)
+    }
+}
+
+/// Whether a method leaves a set as it is: it takes out a text that isn't there, or puts one in that is.
+fn changes_nothing(object: Borrowed<'_, '_>, call: &MethodCall) -> bool {
+    let [element] = &call.args[..] else { return false };
+    let element = element.bind(object.py());
+    if !object.is_exact_instance_of::<PySet>() || !element.is_exact_instance_of::<PyString>() {
+        return false;
+    }
+    let is_there = object.contains(element);
+    match &*call.method {
+        "discard" => is_there.is_ok_and(|is_there| !is_there),
+        "add" => is_there.is_ok_and(|is_there| is_there),
+        _ => false,
     }
 }

@@ -4,6 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rustc_hash::FxHashSet;
 use stator_cpython::object::Borrowed;
+use stator_graph::StackId;
+use stator_shapes::CondId;
 
 use super::effects::Part;
 use super::heap;
@@ -16,6 +18,8 @@ pub struct Notes {
     dicts: Vec<SavedDict>,
     /// The containers of the call's arguments, by their addresses: made for it, they are its own.
     pub(in crate::recorder) own: FxHashSet<usize>,
+    /// Facts about sizes that were assumed, and where.
+    assumed: Vec<(CondId, StackId)>,
 }
 
 /// A dictionary before its first write.
@@ -29,6 +33,23 @@ impl State {
     /// Whether an argument belongs to a program's call, so that nothing has to be found out about it.
     pub(in crate::recorder) fn is_own_argument(&self, value: Borrowed<'_, '_>) -> bool {
         self.program.as_ref().is_some_and(|notes| notes.own.contains(&(value.as_ptr() as usize)))
+    }
+
+    /// Takes note of where facts about sizes are assumed, in a program's trace.
+    pub(in crate::recorder) fn assumed_in_program(&mut self, facts: &[CondId]) {
+        if self.program.is_none() {
+            return;
+        }
+        let here = self.frames.stack_here(&mut self.graph);
+        if let (Some(here), Some(notes)) = (here, self.program.as_mut()) {
+            notes.assumed.extend(facts.iter().map(|fact| (*fact, here)));
+        }
+    }
+
+    /// Where a fact about sizes was assumed, by what it says.
+    pub fn assumed_at(&self, says: impl Fn(CondId) -> bool) -> Option<StackId> {
+        let assumed = &self.program.as_ref()?.assumed;
+        assumed.iter().find(|(fact, _)| says(*fact)).map(|(_, stack)| *stack)
     }
 
     /// Takes note of a write in a program's trace: it must be one that can be taken back.

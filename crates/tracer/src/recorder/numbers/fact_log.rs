@@ -45,6 +45,7 @@ impl State {
 
     /// Writes down facts that were assumed.
     pub(super) fn log_conditions(&mut self, py: Python<'_>, added: Vec<CondId>, why: Option<&str>) {
+        self.assumed_in_program(&added);
         let Some(symbols) = self.symbols.as_ref() else { return };
         if !crate::logs::Log::Dynamic.is_on() && symbols.marked.is_empty() {
             return;

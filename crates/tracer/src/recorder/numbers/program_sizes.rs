@@ -1,4 +1,4 @@
-//! Sizes that data decides, in tensor programs (`data_sizes.rs`).
+//! Sizes that data decides, in tensor programs (`data_sizes.rs`), and numbers that they read from tensors.
 //!
 //! A program has no ways out, so nothing is decided of them and nothing assumed: its operations are PyTorch's own, which do
 //! in each run what they do for the sizes that there are. What an operation gives has the sizes that its shape rule
@@ -6,14 +6,15 @@
 //! results, or dimensions, for other sizes, the function can't be one program.
 
 use pyo3::prelude::*;
-use pyo3::types::{PySlice, PyTuple};
-use stator_cpython::heap::tensor;
+use pyo3::types::{PyFloat, PyInt, PySlice, PyTuple};
+use stator_cpython::heap::tensor::{self, TensorInfo};
 use stator_cpython::object::{Borrowed, Object};
 use stator_operators::torch::last_part;
 use stator_shapes::ExprId;
 
 use super::data_sizes::{SizedBy, has_no_result};
 use super::dimensions::Given;
+use super::read_tensors::single;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
@@ -22,6 +23,9 @@ use crate::recorder::notes::symbols::MaskKey;
 
 /// Operations whose results have as many dimensions as there are sizes other than 1.
 const RANKED: &[&str] = &["squeeze", "squeeze_"];
+
+/// Stands for a number that is read: as a bound or a size it leaves something of most tensors.
+const READ: i32 = 2;
 
 /// Where the one mask of an index stands among the dimensions, and it: behind slices of all elements.
 pub(super) fn one_mask<'py>(index: Borrowed<'_, 'py>) -> (usize, Object<'py>) {
@@ -47,6 +51,30 @@ impl Recorder {
             self.sized.set(Some(sized));
         }
         goes_on
+    }
+
+    /// What is known of a tensor with one element, which can be read. Those of programs have no data.
+    pub(super) fn one_element(&self, tensor: Borrowed<'_, '_>) -> Option<TensorInfo> {
+        match self.session.program {
+            Some(_) => tensor::info(tensor).filter(|info| info.sizes.iter().all(|size| *size == 1)),
+            None => single(tensor),
+        }
+    }
+
+    /// A number in the place of the one that a program reads from a tensor, by one of its methods. Nothing is known of that, so
+    /// nothing may be decided by it.
+    pub(super) fn stand_in_for_read<'py>(
+        &self,
+        py: Python<'py>,
+        method: &str,
+        tensor: Borrowed<'_, '_>,
+    ) -> Option<Object<'py>> {
+        let is_float = matches!(tensor::info(tensor)?.dtype, 5..=7 | 15);
+        Some(match method {
+            "__int__" => PyInt::new(py, READ).into_any(),
+            "item" if !is_float => PyInt::new(py, READ).into_any(),
+            _ => PyFloat::new(py, READ as f64).into_any(),
+        })
     }
 
     /// Whether an index of a program's consists of one mask, beside slices of all elements.

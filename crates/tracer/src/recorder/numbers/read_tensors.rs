@@ -85,7 +85,7 @@ impl Recorder {
         tensor: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Option<Result<Object<'py>>> {
-        let info = single(tensor)?;
+        let info = self.one_element(tensor)?;
         // `c10::ScalarType`: signed integers and `uint8`; floating-point numbers; `bool`.
         let (is_integer, is_float) =
             (matches!(info.dtype, 0..=4), matches!(info.dtype, 5..=7 | 15));
@@ -376,12 +376,15 @@ impl Recorder {
         tensor: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Option<Result<Object<'py>>> {
-        if !self.may_read(frame) {
+        let number = if self.session.program.is_some() {
+            self.stand_in_for_read(frame.py(), method, tensor)?
+        } else if self.may_read(frame) {
+            match native() {
+                Ok(number) => number,
+                Err(raised) => return Some(Err(self.refused_to_tell(frame, raised))),
+            }
+        } else {
             return None;
-        }
-        let number = match native() {
-            Ok(number) => number,
-            Err(raised) => return Some(Err(self.refused_to_tell(frame, raised))),
         };
         let own = own(&number)?;
         self.carries(frame, &own, |state| state.asked_of(frame, method, tensor));
