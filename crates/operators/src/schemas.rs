@@ -166,12 +166,11 @@ impl Schemas {
     /// Whether each overload that the call might fit reads a tensor. Arguments as for [`Schemas::tensors`].
     #[must_use]
     pub fn only_read(&self, args: &[Given], names: &[&str]) -> bool {
-        let uses = self
-            .overloads
-            .iter()
-            .filter_map(|overload| overload.tensors(args, names, true, self.scalars_decide));
-        uses.fold(None, |all, found| Some(all.unwrap_or(true) && found == Use::Read))
-            .unwrap_or(false)
+        let overloads = self.overloads.iter();
+        let mut uses = overloads
+            .filter_map(|overload| overload.tensors(args, names, true, self.scalars_decide))
+            .peekable();
+        uses.peek().is_some() && uses.all(|found| found == Use::Read)
     }
 
     fn reads(&self, slot: Slot) -> Use {

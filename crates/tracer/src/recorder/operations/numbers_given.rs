@@ -44,9 +44,7 @@ impl Recorder {
             args.iter().map(|arg| described(&mut state, *arg)).collect();
         let takes_each = takes_each(&mut state, operation, args);
         drop(state);
-        let names = names.map_or_else(Vec::new, heap::tuple_items);
-        let names: SmallVec<[String; 8]> =
-            names.iter().map(|name| heap::text(name.as_borrowed())).collect();
+        let names = texts(names);
         let names: SmallVec<[&str; 8]> = names.iter().map(String::as_str).collect();
         let found = match Reading::of_operator(callable.py(), &operation.name) {
             Reading::Data => Use::Data,
@@ -115,9 +113,7 @@ impl Recorder {
                 as_integers(&mut state.borrow_mut(), *arg, given).filter(|_| at >= first)
             })
             .collect();
-        let names = names.map_or_else(Vec::new, heap::tuple_items);
-        let names: SmallVec<[String; 8]> =
-            names.iter().map(|name| heap::text(name.as_borrowed())).collect();
+        let names = texts(names);
         let names: SmallVec<[&str; 8]> = names.iter().map(String::as_str).collect();
         // Whether this one of them is read though the others are numbers.
         let is_read = |at: usize| {
@@ -297,6 +293,12 @@ impl Recorder {
                 !parameters.takes_tensor_named(&heap::text(name.as_borrowed())) && holds(*arg)
             })
     }
+}
+
+/// The texts of keywords.
+fn texts(names: Option<Borrowed<'_, '_>>) -> SmallVec<[String; 8]> {
+    let names = names.map_or_else(Vec::new, heap::tuple_items);
+    names.iter().map(|name| heap::text(name.as_borrowed())).collect()
 }
 
 /// What an argument would be if the integers that its tensors hold stood there; `None`: it has no tensors, or others.
