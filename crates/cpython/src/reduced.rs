@@ -1,4 +1,4 @@
-//! What `__reduce__` says of a builtin iterator, without the deprecation that CPython 3.12 warns of for
+//! What `__reduce__` says of a builtin iterator, and `__setstate__`, without the deprecation that CPython 3.12 warns of for
 //! those of `itertools`: the program hasn't asked.
 
 use pyo3::prelude::*;
@@ -12,6 +12,15 @@ use crate::object::{Borrowed, Object};
 pub fn of_iterator<'py>(iterator: Borrowed<'_, 'py>) -> PyResult<Object<'py>> {
     let _quiet = quiet::Quiet::new(iterator)?;
     iterator.call_method0(pyo3::intern!(iterator.py(), "__reduce__"))
+}
+
+/// Gives an iterator that was made again its state: `__setstate__`.
+///
+/// # Errors
+/// What CPython raises.
+pub fn set_state(iterator: Borrowed<'_, '_>, state: &Object<'_>) -> PyResult<()> {
+    let _quiet = quiet::Quiet::new(iterator)?;
+    iterator.call_method1(pyo3::intern!(iterator.py(), "__setstate__"), (state,)).map(drop)
 }
 
 #[cfg(not(Py_3_12))]

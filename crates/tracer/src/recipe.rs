@@ -38,7 +38,7 @@ use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::vectorcall::instance_dict;
-use stator_cpython::{modules, ops};
+use stator_cpython::{modules, ops, reduced};
 use stator_graph::{Arg, Graph, NodeId};
 use stator_guards::{ObjectId, refused};
 
@@ -574,7 +574,7 @@ impl<'py> Rebuild<'_, 'py> {
                 args.iter().try_for_each(|&arg| self.finish(arg))?;
                 let made = self.object(*callable).call1(made)?;
                 if let Some(state) = state {
-                    made.call_method1("__setstate__", (self.make(*state)?,))?;
+                    reduced::set_state(made.as_borrowed(), &self.make(*state)?)?;
                 }
                 made
             }

@@ -40,8 +40,8 @@ PER_SLOT = 2
 # Values that a number is replaced by, if plain Python takes them.
 OTHERS = 2
 
-# What these add to a tensor is whatever was in memory.
-UNDEFINED = ("resize_", "resize_as_")
+# What these give, or add to a tensor, is whatever was in memory.
+UNDEFINED = ("empty", "resize_", "resize_as_")
 
 WHICH = os.environ["STATOR_SWEEP"]
 
