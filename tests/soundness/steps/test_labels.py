@@ -109,6 +109,23 @@ def test_they_are_plain_ones(fn: Any) -> None:
     assert play(api.compile(fn)) == expected
 
 
+@pytest.mark.parametrize("has_break", [True, False])
+def test_a_label_from_outside_keeps_what_was_begun(has_break: bool) -> None:
+    def fn(x: Tensor, label: record_function) -> Tensor:
+        with label:
+            if has_break:
+                print(end="")
+            y = x + 1
+        return y
+
+    api.reset()
+    compiled = api.compile(fn)
+    for value in range(4):
+        label, x = record_function("own"), torch.full((3,), float(value))
+        assert torch.equal(compiled(x, label), x + 1)
+        assert label.record is not None
+
+
 def test_a_label_behind_a_break_is_part_of_the_trace() -> None:
     api.reset()
     compiled = api.compile(breaks)

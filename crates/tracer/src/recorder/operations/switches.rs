@@ -163,6 +163,12 @@ impl Recorder {
             let _native = Suspended::new(py);
             return call.natively();
         }
+        if label == Label::Begins
+            && args.first().is_some_and(|it| matches!(self.origin(*it), Some(Origin::Source(_))))
+        {
+            // What it keeps of the label is written to an object that others see.
+            self.stop(frame, Reason::Machinery, heap::qualified_name_of(callable));
+        }
         let result = {
             let _native = Suspended::new(py);
             call.natively()?
