@@ -289,6 +289,7 @@ FOLLOWED = {
     *("one_hot -1", "one_hot by keyword", "one_hot without", "aten.one_hot", "where"),
     *("where by keyword", "aten.where", "_VF.unique_dim", "aten.nonzero", "aten.nonzero.default"),
     *("aten.masked_select", "aten.repeat_interleave"),
+    *("one_hot of a tensor", "one_hot of a tensor by keyword"),
 }
 
 
