@@ -422,27 +422,8 @@ impl Recorder {
         } else {
             self.problem_of(frame, args, problem)
         };
-        // Operators of `torch.ops` take fewer tensors for integers than functions in C and their kin do.
-        let takes_tensors = matches!(self.kind(callable), Kind::Builtin | Kind::Function);
-        if let (Some(_), Determined::UnlessTensorBeyond(first)) = (&problem, operation.determined)
-            && takes_tensors
-            && argument(args, names, args.len(), "out").is_none()
-            && let Some(settled) = self.settled_args(frame, args, first)
-        {
-            let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
-            return self.tensor_call(operation, Call { args: &args, ..call });
-        }
         if problem.is_some()
-            && takes_tensors
-            && tensors == Use::Read
-            && let Some(settled) = self.settled_sequences(frame, operation, args)
-        {
-            let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
-            return self.tensor_call(operation, Call { args: &args, ..call });
-        }
-        if problem.is_some()
-            && takes_tensors
-            && let Some(settled) = self.settled_integers(operation, call)
+            && let Some(settled) = self.settled_call(operation, call, tensors)
         {
             let args: Args<'_, 'py> = settled.iter().map(Bound::as_borrowed).collect();
             return self.tensor_call(operation, Call { args: &args, ..call });
@@ -469,6 +450,34 @@ impl Recorder {
             self.returned_by_number(frame, operation, args, &result);
         }
         Ok(result)
+    }
+
+    /// Arguments of a call with numbers for the tensors that stand where integers belong; `tensors`: what it makes of these.
+    /// `None`: there are none, or not all can be read.
+    fn settled_call<'py>(
+        &self,
+        operation: &Operation,
+        call: Call<'_, 'py>,
+        tensors: Use,
+    ) -> Option<SmallVec<[Object<'py>; 8]>> {
+        let Call { frame, callable, args, names } = call;
+        // Operators of `torch.ops` take fewer tensors for integers than functions in C and their kin do.
+        if !matches!(self.kind(callable), Kind::Builtin | Kind::Function) {
+            return None;
+        }
+        let by_row = match operation.determined {
+            Determined::UnlessTensorBeyond(first)
+                if argument(args, names, args.len(), "out").is_none() =>
+            {
+                self.settled_args(frame, args, first)
+            }
+            _ => None,
+        };
+        let in_sequences = || match tensors {
+            Use::Read => self.settled_sequences(frame, operation, args),
+            _ => None,
+        };
+        by_row.or_else(in_sequences).or_else(|| self.settled_integers(operation, call))
     }
 
     /// Arguments of an operation that takes sizes from one of them on, with numbers for the tensors among those.
