@@ -159,6 +159,49 @@ def test_it_breaks_no_graph(program: Callable[..., Any]) -> None:
     assert (stats.traces, stats.breaks) == (1, 0), stats.reason
 
 
+dict_of = type.__dict__["__dict__"].__get__
+lineage_of = type.__dict__["__mro__"].__get__
+
+
+class Slotted:
+    __slots__ = ("held",)
+
+
+def by_descriptors(x: Tensor, d: Derived) -> Any:
+    slotted = Slotted()
+    slotted.held = 3
+    field = Slotted.__dict__["held"]
+    own = dict_of(Annotated), type.__dict__["__dict__"].__get__(Annotated, type)
+    fields = field.__get__(slotted), field.__get__(slotted, Slotted)
+    return lineage_of(Derived), fields, x * own[0]["first"] * own[1]["first"]
+
+
+def refused_by_descriptors(x: Tensor, d: Derived) -> Any:
+    field = Slotted.__dict__["held"]
+    wrong = []
+    for owner in (d, 3, Slotted()):
+        try:
+            field.__get__(owner)
+        except (TypeError, AttributeError) as error:
+            wrong.append(str(error))
+    return x * len(wrong), field.__get__(None, Slotted), wrong
+
+
+def test_descriptors_called() -> None:
+    compiled = stator.compile(by_descriptors)
+    first = Annotated.first
+    with stator.config.patch(skip_unprofitable=False):
+        for call in range(8):
+            if call == 4:
+                Annotated.first = 7
+            assert repr(compiled(X, Derived())) == repr(by_descriptors(X, Derived()))
+    Annotated.first = first
+    assert stator.stats(compiled).breaks == 0, stator.stats(compiled).reason
+    compiled = stator.compile(refused_by_descriptors)
+    for _ in range(3):
+        assert repr(compiled(X, Derived())) == repr(refused_by_descriptors(X, Derived()))
+
+
 @runtime_checkable
 class Scaled(Protocol):
     def method(self) -> int: ...

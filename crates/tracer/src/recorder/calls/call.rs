@@ -348,6 +348,9 @@ impl Recorder {
         if let Some(result) = self.call_in_program(call).or_else(|| self.call_shown(call)) {
             return result;
         }
+        if let Some(result) = self.got_by_descriptor(call) {
+            return result;
+        }
         if let Some(result) = self.call_registered(call) {
             self.sees_more();
             return result;

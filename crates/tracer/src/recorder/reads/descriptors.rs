@@ -3,10 +3,11 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use stator_cpython::frame::Frame;
+use stator_cpython::generic::{self, DescriptorType};
 use stator_cpython::heap::thread_local;
 use stator_cpython::heap::types::{self, Slot, SlotName};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Raised, Result, generic};
+use stator_cpython::{Raised, Result};
 use stator_guards::{FunctionField, GuardKind, Source};
 
 use super::attributes::Found;
@@ -320,6 +321,24 @@ impl Recorder {
         self.c_field(frame, owner, name, value)
     }
 
+    /// `type.__dict__["__mro__"].__get__(cls)`: the attribute that a C descriptor reads. `None`: the call is another one.
+    pub(in crate::recorder) fn got_by_descriptor<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names, .. } = call;
+        let ([descriptor, owner] | [descriptor, owner, _], None) = (args, names) else {
+            return None;
+        };
+        if !is_c_field(*descriptor) || !is_slot_getter(callable) || owner.is_none() {
+            return None;
+        }
+        let name = descriptor.getattr(pyo3::intern!(frame.py(), "__name__")).ok()?;
+        let name = generic::interned(name.cast_exact::<PyString>().ok()?).into_any();
+        let found = self.lookup(frame, &owner.get_type(), name.as_borrowed())?;
+        found.is(descriptor).then(|| self.get_attr(frame, *owner, name.as_borrowed()))
+    }
+
     /// A descriptor of a user's class: its `__get__`.
     pub(in crate::recorder) fn user_descriptor<'py>(
         &self,
@@ -355,6 +374,18 @@ impl Recorder {
     }
 }
 
+/// Whether this is a descriptor of a field of a C type, computed or not: what it reads can't be changed.
+fn is_c_field(object: Borrowed<'_, '_>) -> bool {
+    let field = generic::descriptor_type(object);
+    matches!(field, Some(DescriptorType::GetSet | DescriptorType::Member))
+}
+
+/// Whether this is `__get__` of a C type, which takes the descriptor as its first argument.
+fn is_slot_getter(callable: Borrowed<'_, '_>) -> bool {
+    generic::descriptor_type(callable) == Some(DescriptorType::Method)
+        && generic::method_name(callable) == Some("__get__")
+}
+
 /// Whether this is what `functools.lru_cache` makes of a function.
 fn is_cached_function(object: Borrowed<'_, '_>) -> bool {
     heap::type_name(object) == "_lru_cache_wrapper"
@@ -365,7 +396,11 @@ impl State {
     pub fn is_settled_receiver(&mut self, receiver: Borrowed<'_, '_>) -> bool {
         match self.kind(receiver) {
             Kind::Constant | Kind::Type | Kind::Module | Kind::Function | Kind::Singleton => true,
-            _ => self.origin(receiver).is_some() || heap::is_constant(receiver),
+            _ => {
+                self.origin(receiver).is_some()
+                    || heap::is_constant(receiver)
+                    || is_c_field(receiver)
+            }
         }
     }
 
