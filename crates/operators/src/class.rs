@@ -90,6 +90,8 @@ pub enum Model {
     /// `hash()`.
     Hash,
     IsInstance,
+    /// What `abc.ABCMeta` asks of a class for `isinstance` and `issubclass`.
+    AbstractCheck,
     GetAttr,
     HasAttr,
     SetAttr,
@@ -180,6 +182,8 @@ pub enum Model {
     Print,
     /// `sys.exc_info`, `sys.exception`.
     Handled,
+    /// `sys._getframemodulename`.
+    FrameModule,
     /// `torch.manual_seed` and such: a generator's state is made of a number, or is another's.
     Seed,
     /// `torch.Generator.get_state`: a tensor with a generator's state.

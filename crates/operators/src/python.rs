@@ -9,16 +9,17 @@ use stator_shapes::{FloatUnary, Rounding};
 use crate::class::{Class, Emitter, Model, Why, Writes};
 use crate::numeric::{Numeric, Range};
 use crate::row::{Row, Traits, row};
+use crate::versions::Versions;
 use Class::{Constructor, GraphBreak, IsCompiling, Pure, Transparent, Untraceable};
 use Class::{Emitter as Emits, Model as Modelled};
 use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
-    Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet, ContextReset,
-    ContextSet, Copy, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw, DrawBelow,
-    GeneratorStep, GetAttr, GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter,
-    Len, Locals, LockGive, LockTake, New, NewRandom, Next, Nothing, ObjectDelAttr, ObjectGetAttr,
-    ObjectSetAttr, Print, RecursionLimit, Reduce, Repr, Scalar, Seed, SequenceRead, SetAttr,
-    SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
+    AbstractCheck, Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet,
+    ContextReset, ContextSet, Copy, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw,
+    DrawBelow, FrameModule, GeneratorStep, GetAttr, GetItem, Handled, HasAttr, Hash, Id, Insort,
+    IsInstance, IsSame, Iter, Len, Locals, LockGive, LockTake, New, NewRandom, Next, Nothing,
+    ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, Print, RecursionLimit, Reduce, Repr, Scalar, Seed,
+    SequenceRead, SetAttr, SetItem, Substitute, Super, TypeCall, TypeOf, Unary, Vars,
 };
 use Numeric::{
     Absolute, Close, Float, FloatPower, Floats, Function, Greatest, Least, OfFloats, Place, Power,
@@ -131,7 +132,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins:type", "__call__", Modelled(TypeCall), NONE),
     row("types:GeneratorType", "send throw close", Modelled(GeneratorStep), MOVES),
     row("operator", "setitem", Modelled(SetItem), MOVES),
-    row("_abc", "_abc_instancecheck _abc_subclasscheck", Modelled(IsInstance), NONE),
+    row("_abc", "_abc_instancecheck _abc_subclasscheck", Modelled(AbstractCheck), NONE),
     row("builtins:tuple", "__new__", Modelled(New), MOVES),
     row("builtins:dict", "__new__", Modelled(New), MOVES),
     row("builtins:list", "__new__", Modelled(New), MOVES),
@@ -385,6 +386,7 @@ pub const PYTHON: &[Row] = &[
     row("sys", "intern", Pure, NONE),
     row("sys", "exc_info exception", Modelled(Handled), NONE),
     row("sys", "_getframe", Untraceable(Why::Frames), NONE),
+    row("sys", "_getframemodulename", Modelled(FrameModule), NONE).only(Versions::since((3, 12))),
     row("time", "time perf_counter monotonic process_time thread_time", Modelled(Clock), NONE),
     row("time", "time_ns perf_counter_ns monotonic_ns", Modelled(Clock), NONE),
     row("time", "process_time_ns thread_time_ns", Modelled(Clock), NONE),

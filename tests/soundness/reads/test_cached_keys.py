@@ -136,3 +136,77 @@ def test_what_a_program_hands_in_is_not_kept_alive() -> None:
     del settings
     gc.collect()
     assert alive() is None
+
+
+class Kinds:
+    class Wide(Settings):
+        width = 3
+
+    class Same(type):
+        """Classes that are all equal."""
+
+        def __eq__(cls, other: object) -> bool:
+            return True
+
+        def __hash__(cls) -> int:
+            return 1
+
+
+@functools.lru_cache
+def width_of(lineage: tuple[type, ...], least: int) -> int:
+    CALLS.append(lineage)
+    return max([least, *(getattr(cls, "width", 0) for cls in lineage)])
+
+
+@functools.lru_cache
+def width_of_class(cls: type) -> int:
+    return getattr(cls, "width", 1)
+
+
+def by_class(x: Tensor, cls: type) -> Tensor:
+    return x * width_of(cls.__mro__, 2) + width_of_class(cls)
+
+
+def test_classes() -> None:
+    local = type("Local", (Kinds.Wide,), {"width": 7})
+    equal = Kinds.Same("Equal", (), {"width": 5})
+    also_equal = Kinds.Same("AlsoEqual", (), {"width": 6})
+    compiled = stator.compile(by_class)
+    x = torch.ones(2)
+
+    def play(call: Callable[..., Tensor]) -> list[Any]:
+        width_of.cache_clear()
+        width_of_class.cache_clear()
+        CALLS.clear()
+        played = [
+            call(x, cls).tolist()
+            for cls in (Kinds.Wide, Kinds.Wide, dict, Kinds.Wide, local, equal, also_equal, dict)
+        ]
+        return [*played, list(CALLS), width_of.cache_info(), width_of_class.cache_info()]
+
+    for _ in range(3):
+        assert play(compiled) == play(by_class)
+
+
+def test_a_class_is_a_key() -> None:
+    width_of.cache_clear()
+    width_of_class.cache_clear()
+    compiled = stator.compile(by_class)
+    for _ in range(5):
+        compiled(torch.ones(2), Kinds.Wide)
+    stats = stator.stats(compiled)
+    assert (stats.traces, stats.hits, stats.breaks) == (1, 4, 0), stats.reason
+
+
+def test_a_class_that_no_module_has_is_not_kept_alive() -> None:
+    local = type("Local", (), {"width": 7})
+    compiled = stator.compile(by_class)
+    for _ in range(3):
+        compiled(torch.ones(2), local)
+    alive = weakref.ref(local)
+    del local
+    width_of.cache_clear()
+    width_of_class.cache_clear()
+    CALLS.clear()
+    gc.collect()
+    assert alive() is None

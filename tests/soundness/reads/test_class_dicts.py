@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
@@ -208,7 +209,12 @@ class Scaled(Protocol):
 
 
 def annotated(x: Tensor, d: Derived) -> Any:
-    kinds = isinstance(d, Scaled), isinstance(x, Scaled), isinstance(Annotated(), Scaled)
+    kinds = (
+        isinstance(d, Scaled),
+        isinstance(x, Scaled),
+        isinstance(Annotated(), Scaled),
+        issubclass(Derived, Scaled),
+    )
     hints = dict(Annotated.__annotations__), list(Base.__annotations__), len(Bare.__annotations__)
     return kinds, hints, getattr(int, "__annotations__", "none"), x * len(Annotated.__annotations__)
 
@@ -231,3 +237,32 @@ def test_annotations() -> None:
                 Annotated.__annotations__ = {"other": int}
             assert repr(compiled(X, Derived())) == repr(annotated(X, Derived()))
     assert stator.stats(compiled).breaks == 0, stator.stats(compiled).reason
+
+
+def module_above() -> Any:
+    name: Callable[..., Any] = sys._getframemodulename  # type: ignore[attr-defined]
+    return name(0), name(1), name(2)
+
+
+def modules_of_frames(x: Tensor) -> Any:
+    return x * 2, module_above()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="3.12 has sys._getframemodulename")
+def test_modules_of_frames() -> None:
+    def outermost(x: Tensor) -> Any:
+        return modules_of_frames(x)
+
+    compiled = stator.compile(outermost)
+    own = modules_of_frames.__module__
+    with stator.config.patch(skip_unprofitable=False):
+        for call in range(6):
+            modules_of_frames.__module__ = own if call < 3 else "elsewhere"
+            assert repr(compiled(X)) == repr(outermost(X))
+        assert stator.stats(compiled).breaks == 0, stator.stats(compiled).reason
+        modules_of_frames.__module__ = own
+        # The frame above the compiled function's isn't the trace's.
+        compiled = stator.compile(modules_of_frames)
+        for _ in range(3):
+            assert repr(compiled(X)) == repr(modules_of_frames(X))
+        assert stator.stats(compiled).breaks > 0

@@ -7,11 +7,14 @@
 //! A hit is counted, and moves the result to the end of those that a bounded cache may drop. So a replay, which finds
 //! all its results in the caches, calls the functions again behind its graph.
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple, PyType};
 use stator_cpython::Result;
 use stator_cpython::heap::cached::{self, keyword_mark};
 use stator_cpython::heap::function::{Field, value};
+use stator_cpython::heap::types;
+use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source};
 
@@ -96,10 +99,16 @@ impl State {
         Ok(key)
     }
 
-    /// Whether a cache finds a part of a key by its value: a constant, or a tuple of such, which is guarded.
+    /// Whether a cache finds a part of a key by its value: a constant, a class, or a tuple of such, which is guarded.
     fn is_key_by_value(&mut self, part: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
         if !heap::is_plain_tuple(part) {
-            return Ok(self.kind(part) == Kind::Constant && heap::is_constant(part));
+            let is_class = self.kind(part) == Kind::Type
+                && is_found_by_identity(part)
+                && is_named_by_its_module(part);
+            if is_class {
+                self.anchor(part);
+            }
+            return Ok(is_class || self.kind(part) == Kind::Constant && heap::is_constant(part));
         }
         self.adopt_deep(part)?;
         for item in heap::tuple_items(part) {
@@ -121,10 +130,7 @@ impl State {
             Source::DictItem { parent, .. } => matches!(self.sources.get(parent), Source::Cache(_)),
             _ => false,
         };
-        if !is_cached
-            || answers_by_itself(&part.get_type(), "__hash__")
-            || answers_by_itself(&part.get_type(), "__eq__")
-        {
+        if !is_cached || !is_found_by_identity(part) {
             return false;
         }
         if !self.is_identity_guarded(part) {
@@ -199,6 +205,34 @@ impl State {
         self.note_call(function, source, HITS, MethodCall { method: HIT.into(), args });
         Ok(())
     }
+}
+
+/// Whether a dictionary finds this key as the object that it is.
+fn is_found_by_identity(key: Borrowed<'_, '_>) -> bool {
+    let ty = key.get_type();
+    !answers_by_itself(&ty, "__hash__") && !answers_by_itself(&ty, "__eq__")
+}
+
+/// Whether a class lives as long as its module, which has it under its name: an entry keeps its keys alive.
+fn is_named_by_its_module(class: Borrowed<'_, '_>) -> bool {
+    let is_named = || {
+        let py = class.py();
+        let path = value(class, Field::ClassQualname)?;
+        let own = types::class_dict(class.cast::<PyType>().ok()?.as_borrowed())?;
+        let name =
+            heap::dict_get(own.as_borrowed(), intern!(py, "__module__").as_any().as_borrowed())?;
+        let module =
+            heap::dict_get(modules::loaded(py)?.as_any().as_borrowed(), name.as_borrowed())?;
+        let mut dict = heap::instance_dict(module.as_borrowed())?;
+        let mut found = module;
+        for name in heap::text(path.as_borrowed()).split('.') {
+            let name = PyString::new(py, name);
+            found = heap::dict_get(dict.as_borrowed(), name.as_any().as_borrowed())?;
+            dict = types::class_dict(found.cast::<PyType>().ok()?.as_borrowed())?;
+        }
+        Some(found.is(class))
+    };
+    heap::is_builtin_type(class) || is_named().unwrap_or(false)
 }
 
 /// Whether a cached function drops results.

@@ -41,6 +41,7 @@ impl Recorder {
             (Model::Id, [object]) => self.identity_of(frame, *object, || self.call_of_plain(call)),
             (Model::Hash, [object]) => self.hash_of(frame, *object, native),
             (Model::IsInstance, _) => self.is_instance(call, native),
+            (Model::AbstractCheck, [class, asked]) => self.abstract_check(call, [*class, *asked]),
             (
                 Model::GetAttr
                 | Model::HasAttr
@@ -67,8 +68,7 @@ impl Recorder {
                 native()
             }
             (Model::Vars, [object]) => self.dict_of(frame, *object).map_or_else(native, Ok),
-            // `inspect.unwrap` refuses longer chains of wrappers than that, of which a trace has followed
-            // this one. Elsewhere it's a setting that nothing guards.
+            // Of `inspect.unwrap`'s chain of wrappers, which is followed. Elsewhere it's a setting that nothing guards.
             (Model::RecursionLimit, []) if is_unwrap(frame) => native(),
             (Model::Repr, [object]) => self.text_call(call, *object, None),
             (Model::Repr, [object, spec]) if is_str(*spec) => {
@@ -99,15 +99,15 @@ impl Recorder {
             (Model::Insort, [list, ..]) => self.insort(call, *list),
             (Model::New, [class, given @ ..]) => self.new_object(call, *class, given),
             (Model::Draw, [generator, args @ ..]) => self.draw(call, *generator, args),
-            (Model::NewRandom, _) => self.new_random(call).unwrap_or_else(|| {
-                let ty = callable.cast::<PyType>().expect("the row's is a class").to_owned();
-                self.instantiate(call, &ty)
-            }),
+            (Model::NewRandom, _) => {
+                self.new_random(call).unwrap_or_else(|| self.instantiate_called(call))
+            }
             (Model::DrawBelow, [generator, end]) => self.draw_below(call, *generator, *end),
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
             (Model::Print, _) => self.print(call).unwrap_or_else(|| self.unknown(call)),
             (Model::Handled, _) => self.read_handled(call),
+            (Model::FrameModule, _) => self.module_of_frame(call),
             (Model::Locals, []) => self.read_locals(call),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
             (Model::GeneratorState, [generator]) => self.generator_state(call, *generator),
@@ -258,6 +258,12 @@ impl Recorder {
         } else {
             self.unknown(call)
         }
+    }
+
+    /// A call of a class, as if it had no row.
+    fn instantiate_called<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let ty = call.callable.cast::<PyType>().expect("the row's is a class").to_owned();
+        self.instantiate(call, &ty)
     }
 
     /// A call whose form no row describes ends the trace.
@@ -448,10 +454,6 @@ impl Recorder {
         });
         self.guard_protocol(frame, args[0], &["__class__", "__instancecheck__", "__call__"]);
         let Some(classes) = args.get(1) else { return native() };
-        if generic::method_name(callable).is_some_and(|name| name.starts_with("_abc_")) {
-            // These have the class in front.
-            self.guard_registrations(frame, *classes, &[args[0].to_owned()]);
-        }
         let members = heap::union_members(*classes);
         let is_union = members.is_some();
         let classes = match (self.kind(*classes), members) {

@@ -2,15 +2,21 @@
 //! only grows.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyType, PyWeakrefMethods, PyWeakrefReference};
+use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::abc;
+use stator_cpython::hook::Suspended;
 use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, Source};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
+use crate::recorder::notes::above::{Ends, Looks};
+use crate::recorder::notes::call::Call;
+use crate::recorder::notes::heap;
+use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{State, Stop};
 
 impl Recorder {
@@ -29,11 +35,66 @@ impl Recorder {
             self.note(frame, State::guard_abstract_classes);
         }
     }
+
+    /// `_abc_instancecheck(class, instance)` and `_abc_subclasscheck(class, other)`, which a metaclass's Python code has
+    /// called. The class remembers the answer until another class is registered, so hooks that give it are asked once,
+    /// and what they read and write is no part of a replay.
+    pub(in crate::recorder) fn abstract_check<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        [class, asked]: [Borrowed<'_, 'py>; 2],
+    ) -> Result<Object<'py>> {
+        let frame = call.frame;
+        self.note(frame, |state| {
+            state.adopt_deep(class)?;
+            match state.kind(asked) {
+                Kind::Opaque if !state.is_array_value(asked) => {
+                    Err((Reason::Unsupported, heap::type_name(asked)))
+                }
+                _ => state.guard_abstract_classes(),
+            }
+        });
+        self.guard_protocol(frame, asked, &["__class__"]);
+        let checks = ["__subclasscheck__"];
+        self.guard_protocol_of(frame, class, &checks);
+        let result = {
+            let _native = Suspended::new(frame.py());
+            call.natively()
+        };
+        let is_instance = heap::is_named(call.callable, &["_abc_instancecheck"]);
+        let ty = if is_instance { asked.get_type().into_any() } else { asked.to_owned() };
+        if !remembers(class, &ty, result.as_ref().ok()).unwrap_or(false) {
+            self.stop(
+                frame,
+                Reason::OpaqueCall,
+                "an abstract class that doesn't remember its answer",
+            );
+        }
+        result
+    }
+}
+
+/// Whether an abstract class knows of this type, and says what it said.
+fn remembers(
+    class: Borrowed<'_, '_>,
+    ty: &Object<'_>,
+    answer: Option<&Object<'_>>,
+) -> Option<bool> {
+    static DUMP: Named = Named::new("_abc", "_get_dump");
+    let known = DUMP.get(class.py()).ok()?.call1((class,)).ok()?;
+    // The registered, those that are subclasses, those that aren't.
+    let place = if answer?.is_truthy().ok()? { 1 } else { 2 };
+    let known = known.get_item(place).ok()?;
+    let is_it = |reference: PyResult<Object<'_>>| {
+        let reference = reference.ok()?.cast_into::<PyWeakrefReference>().ok()?;
+        Some(reference.upgrade()?.is(ty))
+    };
+    Some(known.try_iter().ok()?.any(|reference| is_it(reference).unwrap_or(false)))
 }
 
 impl State {
     /// Guards that no class was registered with an abstract class since.
-    pub fn guard_abstract_classes(&mut self) -> Result<(), Stop> {
+    pub fn guard_abstract_classes(&mut self) -> std::result::Result<(), Stop> {
         if !self.lookups.first_abstract() {
             return Ok(());
         }

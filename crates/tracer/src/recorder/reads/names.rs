@@ -11,6 +11,7 @@ use stator_guards::{GuardKind, Source};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Ends;
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::effects::CELL;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -161,6 +162,38 @@ impl Recorder {
             state.adopt(source, module.as_borrowed())
         });
         Ok(module)
+    }
+
+    /// `sys._getframemodulename(depth)`: the module of the function whose frame it is, if the trace has called it.
+    pub(in crate::recorder) fn module_of_frame<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let Some(asked) = self.frame_at_depth(call) else {
+            self.stop(call.frame, Reason::Instruction, heap::name_of(call.callable));
+            return call.natively();
+        };
+        let name = pyo3::intern!(call.frame.py(), "__module__").as_any().as_borrowed();
+        self.get_attr(call.frame, asked.function(), name)
+    }
+
+    /// The frame of the trace that a constant depth leads to.
+    fn frame_at_depth<'py>(&self, call: Call<'_, 'py>) -> Option<Frame<'py>> {
+        let Call { frame, args: [depth], names: None, .. } = call else { return None };
+        if self.kind(*depth) != Kind::Constant || self.is_stopped() {
+            return None;
+        }
+        let depth: usize = depth.extract().ok()?;
+        let state = self.state.borrow();
+        let mut known = state.frames.active().iter().rev().map(|active| active.id);
+        let mut asked = *frame;
+        for _ in 0..depth {
+            if known.next() != Some(asked.id()) {
+                return None;
+            }
+            asked = asked.previous()?;
+        }
+        (known.next() == Some(asked.id())).then_some(asked)
     }
 }
 
