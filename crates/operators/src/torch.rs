@@ -122,6 +122,12 @@ pub fn gives_new_memory(name: &str) -> bool {
     is_true && facts(name).is_some_and(is_said)
 }
 
+/// Whether an operator draws random numbers from a generator, as its tags say.
+#[must_use]
+pub fn draws_numbers(name: &str) -> bool {
+    facts(name).is_some_and(|facts| facts.has(Facts::RANDOM))
+}
+
 /// What PyTorch says of an operator of `torch.ops.aten`; `None`: it has none of this name.
 fn facts(name: &str) -> Option<Facts> {
     static INDEX: OnceLock<FxHashMap<&str, Facts>> = OnceLock::new();

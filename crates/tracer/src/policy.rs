@@ -13,9 +13,9 @@ use stator_cpython::object::{Borrowed, references};
 pub struct Policy {
     /// `stator.compile`'s `dynamic`: everything, nothing, or what has changed.
     pub dynamic: Option<bool>,
-    /// Whether strides stay as they are where they don't follow from sizes: what another backend makes reads memory
-    /// as it lay when that was made.
-    keeps_strides: bool,
+    /// Whether another backend gets the graph. Strides stay as they are then where they don't follow from sizes: what is made
+    /// reads memory as it lay when that was made.
+    is_for_compiler: bool,
     history: Rc<History>,
     carried: Rc<Carried>,
 }
@@ -133,11 +133,17 @@ impl Policy {
         self
     }
 
-    /// The same, with strides that stay as they are.
+    /// The same, for a graph that another backend gets.
     #[must_use]
-    pub const fn keeping_strides(mut self, keeps: bool) -> Self {
-        self.keeps_strides = keeps;
+    pub const fn for_compiler(mut self, is_for_compiler: bool) -> Self {
+        self.is_for_compiler = is_for_compiler;
         self
+    }
+
+    /// Whether another backend gets the graph.
+    #[must_use]
+    pub const fn is_for_compiler(&self) -> bool {
+        self.is_for_compiler
     }
 
     /// As [`Carried::plain_of`], of numbers of an earlier trace of this call.
@@ -233,7 +239,7 @@ impl Policy {
                 for index in 0..rank {
                     taken[index] |= dims.sizes[index] != Some(sizes[index]);
                     let before = dims.strides.get(index).copied().flatten();
-                    loose[index] |= !self.keeps_strides
+                    loose[index] |= !self.is_for_compiler
                         && before.is_some_and(|before| before != strides[index]);
                 }
             }

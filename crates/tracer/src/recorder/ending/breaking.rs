@@ -450,7 +450,7 @@ impl Recorder {
             point.policy(py, self.session.dynamic).carrying(carried)
         };
         let mut state = State::new(py, &Room::SMALL).ok()?;
-        state.policy = policy.keeping_strides(!self.session.is_eager);
+        state.policy = policy.for_compiler(!self.session.is_eager);
         state.roots.place = Log::Bytecode.is_on().then(|| place(frame));
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(global));

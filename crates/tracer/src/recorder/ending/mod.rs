@@ -2,13 +2,14 @@
 //!
 //! `breaking` and `abandoning` end it at an instruction, `deciding` lets it go on behind one with a way out, `outcome` at the end of the call; `effects` are what a replay does beside its writes; `recipes` say how
 //! what is left over is made again, `suspended` does so for generators, `matches` for what regular expressions find, `raising` and `exceptions` for what was
-//! raised. `shared_numbers` puts into all that the objects that CPython has for numbers. `risks` and `unrepeatable` find, before it happens, what couldn't be made again.
+//! raised. `drawn` keeps random numbers for compilers, `shared_numbers` puts into all that the objects that CPython has for numbers. `risks` and `unrepeatable` find, before it happens, what couldn't be made again.
 //!
 //! The room takes the notes and leaves a [`Traced`](crate::trace::Traced).
 
 pub(super) mod abandoning;
 pub(super) mod breaking;
 pub(super) mod deciding;
+mod drawn;
 pub(super) mod effects;
 pub(super) mod exceptions;
 mod matches;

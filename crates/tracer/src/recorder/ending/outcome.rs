@@ -24,6 +24,7 @@ use crate::handlers::Withs;
 use crate::policy::Policy;
 use crate::profit::Work;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
+use crate::recorder::ending::drawn::keep_drawn;
 use crate::recorder::notes::effects;
 use crate::recorder::notes::effects::Last;
 use crate::recorder::notes::frames::Kept;
@@ -90,7 +91,7 @@ pub fn record<'py>(
     crate::recorder::warm_up(py);
     {
         let mut state = recorder.state.borrow_mut();
-        state.policy = policy.keeping_strides(!recorder.session.is_eager);
+        state.policy = policy.for_compiler(!recorder.session.is_eager);
         let source = state.sources.intern(Source::GlobalState);
         state.guard(source, GuardKind::GlobalState(global));
     }
@@ -303,7 +304,10 @@ impl<'s> Finish<'s> {
         finish.share_numbers(py, &written);
         drop(written);
         exchanged.append(&mut finish.exchanged);
-        let Finish { recipes, outputs, kept, .. } = finish;
+        let Finish { recipes, mut outputs, kept, .. } = finish;
+        if state.policy.is_for_compiler() {
+            keep_drawn(&state.graph, &mut outputs);
+        }
         outputs.set(&mut state.graph);
         if state.graph.reads_withdrawn() {
             return Err((Reason::UnknownOrigin, "a value of code within a node".into()));
