@@ -5,6 +5,7 @@ Patterns of axes (`einops`) are read once and kept by such functions: the recipe
 
 from __future__ import annotations
 
+import enum
 import functools
 import gc
 import weakref
@@ -210,3 +211,114 @@ def test_a_class_that_no_module_has_is_not_kept_alive() -> None:
     CALLS.clear()
     gc.collect()
     assert alive() is None
+
+
+class Mode(enum.Enum):
+    NARROW = 1
+    WIDE = 2
+
+
+class Masked(torch.nn.Module):
+    def __init__(self, scale: int) -> None:
+        super().__init__()
+        self.scale = scale
+
+    @functools.lru_cache(maxsize=4)  # noqa: B019
+    def mask(self, size: int, device: torch.device, mode: Mode = Mode.NARROW) -> Tensor:
+        CALLS.append((self.scale, size, mode))
+        return torch.ones(size, device=device).cumsum(0) * (self.scale + mode.value)
+
+    def forward(self, x: Tensor, mode: Mode) -> Tensor:
+        return x * self.mask(x.shape[-1], x.device, mode=mode) + self.mask(2, x.device).sum()
+
+
+@functools.lru_cache
+def number_of(function: Callable[..., Any], parts: tuple[Any, ...]) -> int:
+    CALLS.append((function, parts))
+    return len(function.__name__) + len(parts)
+
+
+def of_parts(x: Tensor, function: Callable[..., Any], owner: Any) -> Tensor:
+    return x * number_of(function, (Mode.WIDE, (owner, 2), torch.relu))
+
+
+def shifted(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def test_methods_are_cached_by_their_modules() -> None:
+    def play(first: Any, second: Any) -> list[Any]:
+        Masked.mask.cache_clear()
+        CALLS.clear()
+        played: list[Any] = []
+        for turn, (module, size, mode) in enumerate(
+            [
+                *[(first, 3, Mode.NARROW), (first, 3, Mode.NARROW), (first, 3, Mode.WIDE)],
+                *[(second, 3, Mode.NARROW), (first, 3, Mode.NARROW), (second, 3, Mode.WIDE)],
+                *[(first, 4, Mode.NARROW), (first, 3, Mode.NARROW), (first, 3, Mode.NARROW)],
+                *[(first, 3, Mode.NARROW), (first, 3, Mode.NARROW), (first, 3, Mode.NARROW)],
+            ]
+        ):
+            if turn == 8:
+                # The cache keeps what it has.
+                module.scale = 7
+            if turn == 10:
+                Masked.mask.cache_clear()
+            played.append(module(torch.ones(size), mode).tolist())
+            played.append(Masked.mask.cache_info())
+        first.scale = 2
+        return [*played, *CALLS]
+
+    plain = play(Masked(2), Masked(3))
+    for dynamic in (False, None):
+        first, second = Masked(2), Masked(3)
+        compiled = [stator.compile(module, dynamic=dynamic) for module in (first, second)]
+        with stator.config.patch(skip_unprofitable=False):
+            for _ in range(3):
+                assert play(*compiled) == plain
+
+
+def test_functions_and_nested_tuples_are_parts_of_keys() -> None:
+    def play(call: Callable[..., Tensor]) -> list[Any]:
+        number_of.cache_clear()
+        CALLS.clear()
+        owner, other = Settings(1), Settings(2)
+        played = [
+            call(torch.ones(2), function, one).tolist()
+            for one in (owner, owner, other, owner, Settings(3), Settings(3))
+            for function in (shifted, torch.sin, len, shifted)
+        ]
+        return [*played, len(CALLS), number_of.cache_info()]
+
+    compiled = stator.compile(of_parts, recompile_limit=30)
+    with stator.config.patch(skip_unprofitable=False):
+        for _ in range(3):
+            assert play(compiled) == play(of_parts)
+
+
+def test_methods_break_no_graph() -> None:
+    module, owner = Masked(2), Settings(1)
+    compiled, with_parts = stator.compile(module), stator.compile(of_parts)
+    with stator.config.patch(skip_unprofitable=False):
+        for _ in range(4):
+            compiled(torch.ones(3), Mode.WIDE)
+            with_parts(torch.ones(3), shifted, owner)
+    for stats in (stator.stats(compiled), stator.stats(with_parts)):
+        assert (stats.traces, stats.hits, stats.breaks) == (1, 3, 0), stats.reason
+
+
+def test_parts_of_keys_are_not_kept_alive() -> None:
+    """The cache is the program's to clear."""
+    module, owner = Masked(2), Settings(1)
+    compiled, with_parts = stator.compile(module), stator.compile(of_parts)
+    with stator.config.patch(skip_unprofitable=False):
+        for _ in range(3):
+            compiled(torch.ones(3), Mode.WIDE)
+            with_parts(torch.ones(3), shifted, owner)
+    alive = weakref.ref(module), weakref.ref(owner)
+    Masked.mask.cache_clear()
+    number_of.cache_clear()
+    CALLS.clear()
+    del module, compiled, owner
+    gc.collect()
+    assert [one() for one in alive] == [None, None]

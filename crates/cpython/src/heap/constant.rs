@@ -164,7 +164,7 @@ fn equal_within(a: Any<'_, '_>, b: Any<'_, '_>, depth: usize) -> bool {
 
 /// Equality as dictionaries mean it (`1 == True == 1.0`), of a stored key with a constant. `None`
 /// if the stored key isn't a constant, nor [one to every dictionary](types::is_valued): its type may define equality.
-pub(super) fn keys_equal(stored: Any<'_, '_>, key: Any<'_, '_>) -> Option<bool> {
+pub fn keys_equal(stored: Any<'_, '_>, key: Any<'_, '_>) -> Option<bool> {
     if stored.is(&*key) {
         return Some(true);
     }

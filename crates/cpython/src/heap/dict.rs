@@ -339,6 +339,20 @@ fn by_identity<'py>(dict: Any<'_, 'py>, key: Any<'_, 'py>) -> Lookup<'py> {
     found
 }
 
+/// The first key of a dictionary that `is_it` takes, and its value. `is_it` must not run Python code.
+pub fn find<'py>(
+    dict: Any<'_, 'py>,
+    is_it: impl Fn(Any<'_, 'py>) -> bool,
+) -> Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let mut found = None;
+    for_each_stored(dict, |key, value| {
+        if found.is_none() && is_it(key) {
+            found = Some((key.to_owned(), value.to_owned()));
+        }
+    });
+    found
+}
+
 /// Calls `visit` with each entry in storage order. `visit` must not run Python code.
 fn for_each_stored<'py>(dict: Any<'_, 'py>, mut visit: impl FnMut(Any<'_, 'py>, Any<'_, 'py>)) {
     let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());

@@ -10,7 +10,8 @@ use stator_cpython::heap::weak::Liveness;
 use stator_cpython::heap::{self, Any, constant, container, context, global_state, tensor};
 
 use super::Report;
-use super::plan::{Fetch, Key, Plan, Step, Test, TestKind, keys_are};
+use super::keys::{Key, Part};
+use super::plan::{Fetch, Plan, Step, Test, TestKind, keys_are};
 use super::walk::Values;
 
 /// Snapshots kept per trace: one per set of roots, such as the modules that share a trace.
@@ -408,6 +409,11 @@ impl<'py> Capture<'_, 'py> {
             Fetch::Item(key) => {
                 let key = self.key(key)?;
                 self.builder.dict_item(parent, key.as_borrowed())?
+            }
+            Fetch::CachedItem(parts) => {
+                let found = Part::find(parts, builder.object(parent));
+                let (key, _) = found.ok_or(Unwatchable("a result that no cache has"))?;
+                builder.dict_item(parent, key.as_borrowed())?
             }
             // What it holds depends on the context in which it is asked.
             Fetch::ContextValue | Fetch::ContextDefault => {

@@ -8,7 +8,7 @@ use stator_cpython::heap::{Any, constant, container};
 use stator_guards::{Guard, GuardKind, ObjectId, Objects, Source, Sources};
 
 use super::explain::describe;
-use super::plan::Key;
+use super::keys::{Key, Part};
 
 /// The mentioned objects, by their ids.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) enum Known {
     Identity(usize),
     /// A set whose elements are known.
     Set(Box<KnownSet>),
+    /// The key of a cache whose parts are known.
+    Parts(Box<[Part]>),
 }
 
 /// A guarded set.
@@ -45,6 +47,11 @@ impl Held {
     ) -> PyResult<Self> {
         let mut held = Held(Vec::new());
         held.0.resize_with(objects.len(), || None);
+        for (_, source) in sources.iter() {
+            if let Some((id, key)) = key_of_cache(py, sources, objects, source) {
+                held.0[id.index()] = Some(Known::Parts(Part::all(key, liveness)?));
+            }
+        }
         // Most ids are those of a few names and types.
         let mut met = vec![false; objects.len()];
         let mut hold_as = |id: ObjectId, anchored: bool| -> PyResult<()> {
@@ -72,6 +79,8 @@ impl Held {
         };
         for (_, source) in sources.iter() {
             match source {
+                Source::DictItem { .. } if key_of_cache(py, sources, objects, source).is_some() => {
+                }
                 Source::DictItem { key, .. } => hold(*key)?,
                 Source::TypeLookup { name, .. } => hold(check_name(py, objects, *name)?)?,
                 Source::SuperLookup { after, name, .. } => {
@@ -128,7 +137,7 @@ impl Held {
                 }
                 held.0[set.index()] = Some(Known::Set(Box::new(KnownSet {
                     address: object.as_ptr() as usize,
-                    items: items.iter().map(|item| key(item.as_borrowed())).collect(),
+                    items: items.iter().map(|item| Key::of(item.as_borrowed())).collect(),
                     text: describe_set(object).into(),
                 })));
             }
@@ -146,7 +155,16 @@ impl Held {
             Known::Constant(object) => object.as_ptr() as usize,
             Known::Identity(address) => *address,
             Known::Set(set) => set.address,
+            Known::Parts(_) => return Err(unknown(id)),
         })
+    }
+
+    /// The parts of a cache's key.
+    pub(super) fn parts(&self, id: ObjectId) -> Option<&[Part]> {
+        match self.known(id).ok()? {
+            Known::Parts(parts) => Some(parts),
+            _ => None,
+        }
     }
 
     /// A mentioned object as a key.
@@ -156,6 +174,7 @@ impl Held {
             known => Key::Known(match known {
                 Known::Set(set) => set.address,
                 Known::Identity(address) => *address,
+                Known::Parts(_) => return Err(unknown(id)),
                 Known::Constant(_) => unreachable!("asked first"),
             }),
         })
@@ -188,6 +207,7 @@ impl Held {
                 let items = items.collect::<Option<Vec<_>>>()?;
                 Some(PyTuple::new(py, items).ok()?.into_any().unbind())
             }
+            Known::Parts(parts) => Part::tuple(parts, py, liveness),
         }
     }
 
@@ -206,6 +226,21 @@ impl Held {
     ) -> Printer<'a, 'py> {
         Printer { held: self, py, liveness }
     }
+}
+
+/// The key of an item of a cache, if it's a tuple in which there are objects.
+fn key_of_cache<'a, 'py>(
+    py: Python<'py>,
+    sources: &Sources,
+    objects: &'a [Py<PyAny>],
+    source: &Source,
+) -> Option<(ObjectId, &'a Bound<'py, PyTuple>)> {
+    let Source::DictItem { parent, key, .. } = source else { return None };
+    if !matches!(sources.get(*parent), Source::Cache(_)) {
+        return None;
+    }
+    let tuple = get(objects, *key).ok()?.bind(py).cast_exact::<PyTuple>().ok()?;
+    (!constant::is_constant(tuple.as_any().as_borrowed())).then_some((*key, tuple))
 }
 
 /// The id, if it is that of a string.
@@ -269,7 +304,7 @@ impl Objects for Printer<'_, '_> {
         match self.known(object) {
             Some(Known::Constant(object)) => object.as_ptr() as usize,
             Some(Known::Identity(address)) => *address,
-            Some(Known::Set(_)) | None => 0,
+            Some(Known::Set(_) | Known::Parts(_)) | None => 0,
         }
     }
 
@@ -288,16 +323,11 @@ impl Objects for Printer<'_, '_> {
                 None => "<an object that is gone>".to_owned(),
             },
             Some(Known::Set(set)) => set.text.to_string(),
+            Some(Known::Parts(parts)) => match Part::tuple(parts, self.py, self.liveness) {
+                Some(key) => describe(key.bind(self.py).as_borrowed()),
+                None => "<a key of which a part is gone>".to_owned(),
+            },
             None => format!("{object:?}"),
         }
-    }
-}
-
-/// An object as a key.
-fn key(object: Any<'_, '_>) -> Key {
-    if constant::is_constant(object) {
-        Key::Constant(object.to_owned().unbind())
-    } else {
-        Key::Known(object.as_ptr() as usize)
     }
 }

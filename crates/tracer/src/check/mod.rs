@@ -15,6 +15,7 @@ mod explain;
 mod failure;
 mod global;
 mod held;
+mod keys;
 mod plan;
 mod tensor_type;
 pub mod testing;

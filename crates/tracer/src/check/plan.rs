@@ -20,6 +20,7 @@ use stator_guards::{
 use super::capture::Snapshots;
 use super::failure::{Failure, Found};
 use super::held::Held;
+use super::keys::{Key, Part};
 use super::walk::{does_give, does_rest, found};
 use crate::accelerator;
 
@@ -83,6 +84,8 @@ pub(super) enum Fetch {
     Module(Py<PyAny>),
     InstanceDict,
     Item(Key),
+    /// The item of a cache that has a key of these parts.
+    CachedItem(Box<[Part]>),
     ListItem(usize),
     LastItem(usize),
     TupleItem(usize),
@@ -96,26 +99,13 @@ pub(super) enum Fetch {
     ContextValue,
     ContextDefault,
     Member(Member),
-    Lookup { after: Option<Key>, name: Py<PyAny> },
+    Lookup {
+        after: Option<Key>,
+        name: Py<PyAny>,
+    },
     TypeOf,
     Field(Field),
     ClosureCell(usize),
-}
-
-/// A key, or an object known by identity.
-#[derive(Debug)]
-pub(super) enum Key {
-    Constant(Py<PyAny>),
-    Known(usize),
-}
-
-impl Key {
-    pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
-        match self {
-            Self::Constant(object) => Self::Constant(object.clone_ref(py)),
-            Self::Known(address) => Self::Known(*address),
-        }
-    }
 }
 
 /// A guard on one object.
@@ -662,7 +652,10 @@ impl<'py> Compiler<'_, 'py> {
             }
             Source::GlobalState => unreachable!("no step is made for it"),
             Source::Dict(_) => Fetch::InstanceDict,
-            Source::DictItem { key, .. } => Fetch::Item(self.key(*key)?),
+            Source::DictItem { key, .. } => match self.held.parts(*key) {
+                Some(parts) => Fetch::CachedItem(parts.into()),
+                None => Fetch::Item(self.key(*key)?),
+            },
             Source::ListItem { index, .. } => Fetch::ListItem(*index),
             Source::LastItem { index, .. } => Fetch::LastItem(*index),
             Source::TupleItem { index, .. } => Fetch::TupleItem(*index),

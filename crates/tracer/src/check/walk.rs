@@ -12,7 +12,8 @@ use stator_cpython::{generator, generic};
 use stator_guards::{Gives, Rests};
 
 use super::failure::{Failure, Found};
-use super::plan::{Fetch, Key, Plan, TestKind, keys_are};
+use super::keys::{Key, Part};
+use super::plan::{Fetch, Plan, TestKind, keys_are};
 
 /// The objects at the steps of a plan.
 pub(super) type Values<'py> = Vec<Option<Bound<'py, PyAny>>>;
@@ -133,6 +134,7 @@ impl<'py> Walk<'_, '_, 'py> {
                 dict::InstanceDict::Failed => None,
             },
             Fetch::Item(key) => found(dict::get(parent, self.key(key)?.as_borrowed())),
+            Fetch::CachedItem(parts) => Some(Part::find(parts, parent)?.1),
             Fetch::ListItem(index) => container::list_item(parent, *index),
             Fetch::LastItem(index) => container::last_item(parent, *index),
             Fetch::TupleItem(index) => container::tuple_item(parent, *index),

@@ -7,15 +7,13 @@
 //! A hit is counted, and moves the result to the end of those that a bounded cache may drop. So a replay, which finds
 //! all its results in the caches, calls the functions again behind its graph.
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString, PyTuple, PyType};
-use stator_cpython::Result;
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 use stator_cpython::heap::cached::{self, keyword_mark};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::heap::types;
-use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
+use stator_cpython::{Result, generic};
 use stator_guards::{GuardKind, Source};
 
 use crate::breaks::Reason;
@@ -29,7 +27,6 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::{State, Stop};
-use crate::recorder::reads::protocols::answers_by_itself;
 
 impl Recorder {
     /// Calls a cached function.
@@ -84,7 +81,7 @@ impl State {
         }
         let key = PyTuple::new(py, parts).map_err(|_| refuse())?.into_any();
         for arg in args {
-            if self.is_key_by_value(*arg)? || self.is_key_by_identity(*arg) {
+            if self.is_known_part(*arg)? {
                 continue;
             }
             if !listeners::is_logger(*arg) {
@@ -99,46 +96,50 @@ impl State {
         Ok(key)
     }
 
-    /// Whether a cache finds a part of a key by its value: a constant, a class, or a tuple of such, which is guarded.
-    fn is_key_by_value(&mut self, part: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
+    /// Whether a cache finds a part of a key without code of the program's, as is guarded: by its value, if it's a constant, as the
+    /// object that it is, or as a tuple of such.
+    fn is_known_part(&mut self, part: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
         if !heap::is_plain_tuple(part) {
-            let is_class = self.kind(part) == Kind::Type
-                && is_found_by_identity(part)
-                && is_named_by_its_module(part);
-            if is_class {
-                self.anchor(part);
-            }
-            return Ok(is_class || self.kind(part) == Kind::Constant && heap::is_constant(part));
+            let is_constant = self.kind(part) == Kind::Constant && heap::is_constant(part);
+            return Ok(is_constant || self.is_key_by_identity(part)?);
         }
         self.adopt_deep(part)?;
         for item in heap::tuple_items(part) {
-            if !self.is_key_by_value(item.as_borrowed())? {
+            if !self.is_known_part(item.as_borrowed())? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Whether a cache finds a part of a key as the object that it is, which is guarded. Only what has come out of a
-    /// cache: an entry keeps its keys alive, as caches do.
-    fn is_key_by_identity(&mut self, part: Borrowed<'_, '_>) -> bool {
-        let Some(source) = self.source(part).filter(|_| self.kind(part) == Kind::Object) else {
-            return false;
-        };
-        let is_cached = match *self.sources.get(source) {
-            Source::CachedResult(_) => true,
-            Source::DictItem { parent, .. } => matches!(self.sources.get(parent), Source::Cache(_)),
+    /// Whether a cache finds a part of a key as the object that it is, which is guarded.
+    fn is_key_by_identity(&mut self, part: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
+        if self.know_member_key(part)? {
+            return Ok(true);
+        }
+        let is_found_so = match self.kind(part) {
+            Kind::Object | Kind::Function | Kind::Module => true,
+            Kind::Builtin if self.is_own_method(part) => false,
+            Kind::Type | Kind::Builtin | Kind::TorchCallable => {
+                if self.origin(part).is_none() {
+                    self.anchor(part);
+                }
+                true
+            }
             _ => false,
         };
-        if !is_cached || !is_found_by_identity(part) {
-            return false;
+        // C functions are equal where they are one.
+        if !is_found_so || !(generic::is_c_function(part) || types::compares_by_identity(part)) {
+            return Ok(false);
         }
+        let Some(source) = self.source(part) else { return Ok(false) };
         if !self.is_identity_guarded(part) {
+            self.know_key_class(part)?;
             let id = self.object(part);
             self.guard(source, GuardKind::Is(id));
             self.objects.mark(part, Mark::ByIdentity);
         }
-        true
+        Ok(true)
     }
 
     /// Gives the result the source it has in the cache.
@@ -205,34 +206,6 @@ impl State {
         self.note_call(function, source, HITS, MethodCall { method: HIT.into(), args });
         Ok(())
     }
-}
-
-/// Whether a dictionary finds this key as the object that it is.
-fn is_found_by_identity(key: Borrowed<'_, '_>) -> bool {
-    let ty = key.get_type();
-    !answers_by_itself(&ty, "__hash__") && !answers_by_itself(&ty, "__eq__")
-}
-
-/// Whether a class lives as long as its module, which has it under its name: an entry keeps its keys alive.
-fn is_named_by_its_module(class: Borrowed<'_, '_>) -> bool {
-    let is_named = || {
-        let py = class.py();
-        let path = value(class, Field::ClassQualname)?;
-        let own = types::class_dict(class.cast::<PyType>().ok()?.as_borrowed())?;
-        let name =
-            heap::dict_get(own.as_borrowed(), intern!(py, "__module__").as_any().as_borrowed())?;
-        let module =
-            heap::dict_get(modules::loaded(py)?.as_any().as_borrowed(), name.as_borrowed())?;
-        let mut dict = heap::instance_dict(module.as_borrowed())?;
-        let mut found = module;
-        for name in heap::text(path.as_borrowed()).split('.') {
-            let name = PyString::new(py, name);
-            found = heap::dict_get(dict.as_borrowed(), name.as_any().as_borrowed())?;
-            dict = types::class_dict(found.cast::<PyType>().ok()?.as_borrowed())?;
-        }
-        Some(found.is(class))
-    };
-    heap::is_builtin_type(class) || is_named().unwrap_or(false)
 }
 
 /// Whether a cached function drops results.

@@ -146,7 +146,10 @@ impl State {
     }
 
     /// How objects of a key's class are hashed and compared.
-    fn know_key_class(&mut self, key: Borrowed<'_, '_>) -> Result<(), Stop> {
+    pub(in crate::recorder) fn know_key_class(
+        &mut self,
+        key: Borrowed<'_, '_>,
+    ) -> Result<(), Stop> {
         let ty = key.get_type();
         for name in ["__hash__", "__eq__"] {
             let found = types::lookup_named(&ty, name);
