@@ -277,8 +277,11 @@ fn hook_slot(py: Python<'_>, name: &str) -> Option<usize> {
 
 static NODE_HOOKS: PyOnceLock<Option<Vec<usize>>> = PyOnceLock::new();
 
-/// So many bytes of PyTorch's notes are looked at: what each of them begins with.
+/// The least size of what PyTorch's notes begin with, in bytes.
 const NODE: usize = 264;
+
+/// So many bytes are looked at for hooks, of a note that is larger: it holds five saved tensors.
+const SEARCHED: usize = 512;
 
 /// Where a Python object for one of PyTorch's notes has its address.
 const NODE_ADDRESS: usize = 16;
@@ -291,8 +294,9 @@ pub fn find_node_hooks(py: Python<'_>) -> bool {
 /// Whether one of PyTorch's notes of operations (`grad_fn`) has hooks, or has had some; `None`: nobody knows.
 pub fn has_node_hooks(function: Any<'_, '_>) -> Option<bool> {
     let offsets = node_hook_offsets(function.py())?;
-    let words = node_words(function)?;
-    Some(offsets.iter().any(|offset| words[*offset] != 0))
+    let node = node_address(function)? as *const _;
+    // SAFETY: a live note; every note has these words, as they hold hooks of any.
+    Some(offsets.iter().any(|offset| unsafe { words::word(node, offset * 8) } != 0))
 }
 
 /// Which words of a note say that it has hooks, if they were found.
@@ -300,19 +304,13 @@ fn node_hook_offsets(py: Python<'_>) -> Option<&[usize]> {
     NODE_HOOKS.get(py)?.as_deref()
 }
 
-/// The words that a note of PyTorch's begins with; `None`: it's no object of PyTorch's for one.
-fn node_words(function: Any<'_, '_>) -> Option<[u64; NODE / 8]> {
-    let node = node_address(function)? as *const u64;
-    // SAFETY: what it points to is larger than what is read of it.
-    unsafe { Some(std::array::from_fn(|index| node.add(index).read())) }
-}
-
 /// The address of a note of PyTorch's; `None`: it's no object of PyTorch's for one.
 fn node_address(function: Any<'_, '_>) -> Option<usize> {
     let ty = function.get_type();
     let size: usize =
         ty.getattr(pyo3::intern!(function.py(), "__basicsize__")).ok()?.extract().ok()?;
-    if size != NODE_ADDRESS + 16 {
+    // It counts its owners itself from PyTorch 2.15 on; before, a second pointer says where that is done.
+    if size != NODE_ADDRESS + 16 && size != NODE_ADDRESS + 8 {
         return None;
     }
     // SAFETY: the object's size says that it is a pointer shared with C++ behind the head.
@@ -325,12 +323,18 @@ fn node_hooks<'py>(py: Python<'py>) -> PyResult<Option<Vec<usize>>> {
     let torch = modules::import(py, "torch")?;
     let kwargs = PyDict::new(py);
     kwargs.set_item("requires_grad", true)?;
+    kwargs.set_item("device", "cpu")?;
     // Whatever modes the program is in: without them operations leave notes.
     let apart = |function: Bound<'py, PyAny>| {
         let function = torch.call_method1("inference_mode", (false,))?.call1((function,))?;
         torch.call_method0("enable_grad")?.call1((function,))
     };
-    let leaf = apart(torch.getattr("empty")?)?.call((0,), Some(&kwargs))?;
+    let leaf = apart(torch.getattr("ones")?)?.call((2,), Some(&kwargs))?;
+    let words = |function: &Bound<'py, PyAny>| -> Option<[u64; SEARCHED / 8]> {
+        let node = node_address(function.as_borrowed())? as *const u64;
+        // SAFETY: it's larger than that.
+        unsafe { Some(std::array::from_fn(|index| node.add(index).read())) }
+    };
     let hook = torch.getattr("neg")?;
     let mut found = Vec::new();
     for (is_tensors, name) in [
@@ -339,17 +343,20 @@ fn node_hooks<'py>(py: Python<'py>) -> PyResult<Option<Vec<usize>>> {
         (false, "register_prehook"),
         (false, "register_hook"),
     ] {
-        let tensor = apart(leaf.getattr("exp")?)?.call0()?;
+        let tensor = apart(torch.getattr("layer_norm")?)?.call1((&leaf, (2,), &leaf, &leaf))?;
         let function = tensor.getattr("grad_fn")?;
-        let Some(before) = node_words(function.as_borrowed()) else { return Ok(None) };
+        if function.get_type().name()? != "NativeLayerNormBackward0" {
+            return Ok(None);
+        }
+        let Some(before) = words(&function) else { return Ok(None) };
         match name {
             "retain_grad" => tensor.call_method0(name)?,
             _ if is_tensors => tensor.call_method1(name, (&hook,))?,
             _ => function.call_method1(name, (&hook,))?,
         };
-        let Some(after) = node_words(function.as_borrowed()) else { return Ok(None) };
+        let Some(after) = words(&function) else { return Ok(None) };
         let set: Vec<usize> =
-            (0..NODE / 8).filter(|index| before[*index] == 0 && after[*index] != 0).collect();
+            (0..SEARCHED / 8).filter(|index| before[*index] == 0 && after[*index] != 0).collect();
         if set.is_empty() {
             return Ok(None);
         }

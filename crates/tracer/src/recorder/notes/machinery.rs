@@ -122,7 +122,16 @@ const PLAIN: &[(&str, &[&str])] = &[
         ],
     ),
     // They make a function of another one.
-    ("torch/_functorch/apis.py", &["grad", "grad_and_value", "vmap"]),
+    (
+        "torch/_functorch/apis.py",
+        &[
+            "_wraps_without_dynamo_attrs",
+            "_wraps_without_dynamo_attrs.<locals>.inner",
+            "grad",
+            "grad_and_value",
+            "vmap",
+        ],
+    ),
     ("torch/_functorch/eager_transforms.py", &["hessian", "jacfwd", "jacrev"]),
     ("torch/_functorch/vmap.py", &["_check_randomness_arg"]),
     // It makes functions that it checkpoints.
