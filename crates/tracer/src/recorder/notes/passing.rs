@@ -18,7 +18,10 @@ use crate::recorder::Recorder;
 const BETWEEN: &[&str] = &["utils/checkpoint.py", "utils/hooks.py"];
 
 /// Files and folders of PyTorch whose functions such code calls for the program: modules, operations written in Python.
-const FOLLOWED: &[&str] = &["nn/", "functional.py"];
+const FOLLOWED: &[&str] = &["nn/", OPERATIONS];
+
+/// Operations written in Python, of `torch` itself.
+const OPERATIONS: &str = "functional.py";
 
 /// What stands in such a folder, and is PyTorch's own: the function that module hooks are set on.
 const OWN: &str = "nn/modules/_functions.py";
@@ -90,11 +93,18 @@ impl Recorder {
                 BETWEEN.contains(&file) && !is_sequential(&frame.code())
                     || is_listed(file, &text(frame.code().qualname()))
                     || DECOMPOSED.iter().any(|folder| file.starts_with(folder))
-                    || !is_followed(file) && is_called()
+                    || (!is_followed(file) || self.is_librarys(frame, file)) && is_called()
             }
             Place::Standard => is_called(),
             Place::Elsewhere => is_named_tuples(frame) && is_called(),
         }
+    }
+
+    /// Whether PyTorch's code calls an operation written in Python for itself: nobody has handed it the function.
+    fn is_librarys(&self, frame: &Frame<'_>, file: &str) -> bool {
+        let function = frame.function();
+        file == OPERATIONS
+            && self.state.try_borrow().is_ok_and(|state| state.origin(function).is_none())
     }
 }
 
