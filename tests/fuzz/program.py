@@ -123,6 +123,9 @@ def _call(program: Program, fn: Callable[..., Any], space: Space, x: torch.Tenso
         return [f"arguments: {type(error).__name__}"]
     try:
         shown["result"] = fn(x.clone(), *arguments)
+    except RecursionError:
+        # What meets the limit, and so what it says, is a matter of how many frames are C's.
+        shown["error"] = RecursionError
     except Exception as error:
         shown["error"] = error
     for name, value in space.items():
