@@ -41,6 +41,9 @@ pub const ARRAYS: &str = "np.";
 /// As [`ARRAYS`], of those that write to an array: they aren't called again, as code of the program's own isn't.
 pub const ARRAY_WRITES: &str = "array.put_";
 
+/// What PyTorch's engine gives its threads, from 2.15 on.
+const COPY_CONTEXT: &str = "_contextvars.copy_context";
+
 /// What the names of nodes begin with that make objects which others are given: functions, cells, handles.
 pub const MADE: &str = "made.";
 
@@ -148,7 +151,7 @@ impl<'a> NodeCall<'a> {
             None => {
                 !name.starts_with("torch.")
                     && !name.starts_with(MADE)
-                    && !matches!(name, "abs" | "pow")
+                    && !matches!(name, "abs" | "pow" | COPY_CONTEXT)
                     && !self.is_of_values()
                     && !self.is_of_arrays()
                     && !self.is_of_array_values()
