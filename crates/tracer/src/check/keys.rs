@@ -1,5 +1,7 @@
 //! Keys that steps look for: constants, objects known by identity, and the tuples that caches make of arguments.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use stator_cpython::heap::weak::Liveness;
@@ -33,7 +35,7 @@ impl Key {
 /// result knows the parts alone, so that a program that clears the cache lets go of them.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
-    One(std::sync::Arc<Key>),
+    One(Arc<Key>),
     Tuple(Box<[Part]>),
 }
 
