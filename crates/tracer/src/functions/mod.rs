@@ -18,6 +18,7 @@ mod reading;
 mod rows;
 mod signature;
 mod torch;
+pub mod values;
 
 use std::sync::Arc;
 

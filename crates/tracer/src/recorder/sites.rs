@@ -24,7 +24,7 @@ use crate::functions::{Class, Model};
 use crate::handlers::is_plain_manager;
 use crate::recorder::Recorder;
 use crate::recorder::ending::breaking::EXECUTED;
-use crate::recorder::notes::above::{ArrayValues, Calls, Ends};
+use crate::recorder::notes::above::{ArrayValues, Calls, Ends, PlainValues};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::frames::{ActiveFrame, Caller, unit};
 use crate::recorder::notes::heap;
@@ -398,6 +398,15 @@ impl<'py> Sites<'py> for Recorder {
                 return self.enter_device(frame, manager, native);
             }
             _ => {}
+        }
+        if matches!((model(&enter), model(&exit)), (Some(Model::Values), Some(Model::Values)))
+            && self.is_value(manager)
+        {
+            let enter = enter.expect("it has a class");
+            let entered = self.call_object(Call::new(frame, enter.as_borrowed(), &[manager]))?;
+            let exit = pyo3::intern!(py, "__exit__").as_any().as_borrowed();
+            let exit = self.get_attr(frame, manager, exit)?;
+            return Ok((exit, entered));
         }
         if !is_python(&enter) || !is_python(&exit) {
             self.stop(frame, Reason::OpaqueCall, format!("with a {}", heap::type_name(manager)));

@@ -12,7 +12,7 @@ use stator_cpython::{Result, generic};
 use crate::breaks::Reason;
 use crate::functions::{Determined, Model, Operation};
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Calls, Conversions, Ends, Looks, Operations};
+use crate::recorder::notes::above::{Calls, Conversions, Ends, Looks, Operations, PlainValues};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -103,9 +103,14 @@ impl Recorder {
                 let ty = callable.cast::<PyType>().expect("the row's is a class").to_owned();
                 self.instantiate(call, &ty)
             }),
+            (Model::Filters, _) => self.new_filters(call).unwrap_or_else(|| {
+                let ty = callable.cast::<PyType>().expect("the row's is a class").to_owned();
+                self.instantiate(call, &ty)
+            }),
             (Model::DrawBelow, [generator, end]) => self.draw_below(call, *generator, *end),
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
+            (Model::ThisThread, []) => self.ask_thread(call),
             (Model::Print, _) => self.print(call).unwrap_or_else(|| self.unknown(call)),
             (Model::Handled, _) => self.read_handled(call),
             (Model::Locals, []) => self.read_locals(call),
@@ -115,6 +120,7 @@ impl Recorder {
             (Model::Numpy, _) => self.call_numpy(call),
             (Model::Order, [_, _, _, ..]) => self.draw_order(call),
             (Model::Arrays(what), _) => self.call_arrays(what, call),
+            (Model::Values, _) => self.call_values(call),
             (Model::TensorBackward, _) => self.tensor_backward(call),
             (Model::Backward, [_, _, ..]) => self.run_backward(call),
             (Model::SelectedDevice, _) => self.ask_selected_device(call),
@@ -547,6 +553,9 @@ impl Recorder {
             // The argument in front may be another one than the number.
             return self.unknown(call);
         }
+        if let Some(result) = self.scalar_of_value(call) {
+            return result;
+        }
         if let ("float", [scalar]) = (&*name, args)
             && let Some(number) = self.float_of_scalar(frame, callable, *scalar)
         {
@@ -654,8 +663,10 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Print
             | Model::NewGenerator
             | Model::NewRandom
+            | Model::Filters
             | Model::Numpy
             | Model::Arrays(_)
+            | Model::Values
             | Model::Backward
             | Model::TensorBackward
     )

@@ -13,7 +13,7 @@ use stator_graph::{Operator, Target};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Conversions, Ends, Looks, Operations, Protocols};
+use crate::recorder::notes::above::{Conversions, Ends, Looks, Operations, PlainValues, Protocols};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
@@ -117,6 +117,9 @@ impl Recorder {
         if let Some(result) = self.array_operator(frame, names, &[left, right]) {
             return result;
         }
+        if let Some(result) = self.value_operator(frame, names, &[left, right]) {
+            return result;
+        }
         if let Some(result) =
             self.symbolic_binary(frame, op, plain(names, operator), &[left, right])
         {
@@ -199,8 +202,12 @@ impl Recorder {
                 self.note(frame, |state| {
                     let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set)
                         || heap::is_deque(left);
-                    state.adopt_deep(left)?;
-                    state.adopt_deep(right)?;
+                    let is_sequence = |operand: Borrowed<'_, '_>| {
+                        heap::is_exact_list(operand) || heap::is_plain_tuple(operand)
+                    };
+                    let joins = adds && is_sequence(left) && is_sequence(right);
+                    state.adopt_whole(left, joins)?;
+                    state.adopt_whole(right, joins)?;
                     if in_place && mutable {
                         return state.write_in_place(op, left, right);
                     }
@@ -268,6 +275,9 @@ impl Recorder {
         if let Some(result) = self.array_operator(frame, &[name], &[operand]) {
             return result;
         }
+        if let Some(result) = self.value_operator(frame, &[name], &[operand]) {
+            return result;
+        }
         if let Some(result) = self.symbolic_unary(frame, op, operator, operand) {
             return result;
         }
@@ -313,6 +323,9 @@ impl Recorder {
             return self.compare_op(frame, op, left.as_borrowed(), right.as_borrowed());
         }
         if let Some(result) = self.array_operator(frame, &names[..1], &[left, right]) {
+            return result;
+        }
+        if let Some(result) = self.value_operator(frame, &names[..1], &[left, right]) {
             return result;
         }
         if let Some(result) = self.symbolic_compare(frame, op, left, right) {
@@ -459,6 +472,9 @@ impl Recorder {
             return Ok(answer);
         }
         if let Some(answer) = self.truth_of_array(frame, operand) {
+            return answer;
+        }
+        if let Some(answer) = self.truth_of_value(frame, operand) {
             return answer;
         }
         // That of a container is a question of its length.

@@ -24,7 +24,7 @@ use crate::breaks::Reason;
 use crate::listeners;
 use crate::raises::PRINT;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, Ends, Texts};
+use crate::recorder::notes::above::{Arguments, Ends, PlainValues, Texts};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -57,7 +57,7 @@ impl Recorder {
         }
         // An exception says what it was made with.
         let said: SmallVec<[Option<Object<'py>>; 4]> =
-            args.iter().map(|arg| self.said_by(frame, *arg)).collect();
+            args.iter().map(|arg| self.text_for_print(frame, *arg)).collect();
         let pairs = args.iter().zip(&said);
         let args: SmallVec<[Borrowed<'_, 'py>; 4]> = pairs
             .map(|(arg, said)| said.as_ref().map_or(*arg, |said| said.as_borrowed()))
@@ -95,6 +95,18 @@ impl Recorder {
             Ok(())
         });
         Some(result)
+    }
+
+    /// The text of what is no text, number or tensor, where it's known; a stream of the trace's own is none.
+    fn text_for_print<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if self.is_value(object) && heap::type_name(object) != "StringIO" {
+            return self.value_text(frame, object);
+        }
+        self.said_by(frame, object)
     }
 
     /// Whether what is printed comes behind all that the trace tells, to where it would go in a replay.
@@ -146,6 +158,11 @@ impl State {
                 "sep" | "end" if is_text(arg) => self.printed_arg(*arg)?,
                 "flush" if arg.is_exact_instance_of::<PyBool>() => Some(self.graph_arg(*arg)?),
                 "file" if arg.is_none() => Some(Arg::NONE),
+                "file" if self.is_plain_value(*arg) => {
+                    // Nothing else is written to it.
+                    printed.varies = true;
+                    self.value_arg(*arg)?
+                }
                 "file" => self.stream_arg(*arg),
                 _ => None,
             };
