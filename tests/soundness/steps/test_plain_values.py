@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
+import logging
 import statistics
 import traceback
 from collections.abc import Callable
@@ -247,6 +248,30 @@ def test_closed_text() -> None:
             if close:
                 HELD.log.close()
             found.append(repr(outcome(lambda call=call: call(torch.ones(2), 1))))  # type: ignore[misc]
+        assert found[0] == found[1]
+
+
+def test_a_text_that_records_go_to() -> None:
+    """A replay gives records at its end, so what is written behind them breaks the graph."""
+    api.reset()
+    logger = logging.getLogger("of plain values")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+    def told(x: Tensor, i: int) -> Any:
+        HELD.log.write(f"{i}-")
+        logger.info("told %d", i)
+        HELD.log.write("then ")
+        return x + 1
+
+    compiled = api.compile(told)
+    for i in range(4):
+        found = []
+        for call in [told, compiled]:
+            reset()
+            logger.handlers[:] = [logging.StreamHandler(HELD.log)]
+            call(torch.ones(2), i)
+            found.append(HELD.log.getvalue())
         assert found[0] == found[1]
 
 

@@ -178,6 +178,15 @@ impl Functions {
         self.classes.get(&key(callable))
     }
 
+    /// As [`Functions::class`], of a modelled callable.
+    #[must_use]
+    pub fn model(&self, callable: Borrowed<'_, '_>) -> Option<Model> {
+        match self.class(callable)? {
+            Class::Model(model) => Some(*model),
+            _ => None,
+        }
+    }
+
     /// What else is known of a callable.
     #[must_use]
     pub fn traits(&self, callable: Borrowed<'_, '_>) -> Traits {

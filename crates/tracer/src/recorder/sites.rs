@@ -20,11 +20,11 @@ use stator_faults::{Fault, Stage};
 
 use crate::breaks::Reason;
 use crate::frames::anatomy::asks_locals;
-use crate::functions::{Class, Model};
+use crate::functions::Model;
 use crate::handlers::is_plain_manager;
 use crate::recorder::Recorder;
 use crate::recorder::ending::breaking::EXECUTED;
-use crate::recorder::notes::above::{ArrayValues, Calls, Ends, PlainValues};
+use crate::recorder::notes::above::{ArrayValues, Calls, Ends};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::frames::{ActiveFrame, Caller, unit};
 use crate::recorder::notes::heap;
@@ -376,13 +376,8 @@ impl<'py> Sites<'py> for Recorder {
         let is_python = |method: &Option<Object<'py>>| {
             method.as_ref().is_some_and(|method| self.kind(method.as_borrowed()) == Kind::Function)
         };
-        let model = |method: &Option<Object<'py>>| match self
-            .functions
-            .class(method.as_ref()?.as_borrowed())
-        {
-            Some(Class::Model(model)) => Some(*model),
-            _ => None,
-        };
+        let model =
+            |method: &Option<Object<'py>>| self.functions.model(method.as_ref()?.as_borrowed());
         let native = || ops::before_with(manager);
         let is_plain = || {
             let code = frame.code().object().to_owned().unbind();
@@ -399,14 +394,8 @@ impl<'py> Sites<'py> for Recorder {
             }
             _ => {}
         }
-        if matches!((model(&enter), model(&exit)), (Some(Model::Values), Some(Model::Values)))
-            && self.is_value(manager)
-        {
-            let enter = enter.expect("it has a class");
-            let entered = self.call_object(Call::new(frame, enter.as_borrowed(), &[manager]))?;
-            let exit = pyo3::intern!(py, "__exit__").as_any().as_borrowed();
-            let exit = self.get_attr(frame, manager, exit)?;
-            return Ok((exit, entered));
+        if let Some(entered) = self.enter_value(frame, manager, enter.as_ref()) {
+            return entered;
         }
         if !is_python(&enter) || !is_python(&exit) {
             self.stop(frame, Reason::OpaqueCall, format!("with a {}", heap::type_name(manager)));

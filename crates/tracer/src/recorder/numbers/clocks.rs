@@ -19,11 +19,11 @@ impl Recorder {
     /// Which thread this is: a decision, so that its number may be a key.
     pub(in crate::recorder) fn ask_thread<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, .. } = call;
-        let number = call.natively()?;
         if !self.session.is_replayed() || !self.may_read(frame) {
             self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
-            return Ok(number);
+            return call.natively();
         }
+        let number = call.natively()?;
         // Asking changes nothing.
         self.baseline.set(ops::executed());
         let asked = |state: &mut State| {

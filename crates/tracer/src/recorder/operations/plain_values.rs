@@ -17,10 +17,11 @@ use stator_cpython::{Result, generic, ops};
 use stator_graph::{Arg, NodeId, Value};
 
 use crate::breaks::Reason;
+use crate::functions::Model;
 use crate::held::{self, Held};
 use crate::raises::{ARRAY_WRITES, VALUES};
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, Decides, Ends, PlainValues};
+use crate::recorder::notes::above::{Arguments, Calls, Decides, Ends, PlainValues};
 use crate::recorder::notes::call::{Call, RecordedArgs, library};
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
@@ -168,6 +169,22 @@ impl Recorder {
         Some(self.node_given(call, &name, history))
     }
 
+    /// `with` of a text that is written piece by piece: what leaves it, and what entering it gives. `None`: it's another manager.
+    pub(in crate::recorder) fn enter_value<'py>(
+        &self,
+        frame: &Frame<'py>,
+        manager: Borrowed<'_, 'py>,
+        enter: Option<&Object<'py>>,
+    ) -> Option<Result<(Object<'py>, Object<'py>)>> {
+        let enter = enter?.as_borrowed();
+        if self.functions.model(enter) != Some(Model::Values) || !self.computes_with(manager) {
+            return None;
+        }
+        let exit = pyo3::intern!(frame.py(), "__exit__").as_any().as_borrowed();
+        let entered = self.call_object(Call::new(frame, enter, &[manager]));
+        Some(entered.and_then(|entered| Ok((self.get_attr(frame, manager, exit)?, entered))))
+    }
+
     /// Executes a function of such values, and appends its node.
     fn value_node<'py>(&self, call: Call<'_, 'py>, name: &str) -> Result<Object<'py>> {
         self.node_given(call, name, None)
@@ -184,7 +201,10 @@ impl Recorder {
         let writes = heap::type_name(*args.first().unwrap_or(&callable)) == "StringIO";
         // Nobody looks at one that the graph has.
         let asked = &args[usize::from(first.is_some())..];
-        let is_known = self.may_compute_values(frame)
+        // A replay gives warnings and log records at its end, maybe into that text.
+        let is_in_order = !writes || self.state.borrow().written.emissions().is_empty();
+        let is_known = is_in_order
+            && self.may_compute_values(frame)
             && asked.iter().all(|arg| !self.computes_with(*arg) || self.knows_zone(frame, *arg));
         if !is_known {
             self.stop(frame, Reason::OpaqueCall, name.to_owned());
