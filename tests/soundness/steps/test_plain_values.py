@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import io
@@ -107,6 +108,15 @@ def written(x: Tensor, i: int) -> Any:
     return x, own.getvalue(), count, HELD.log.getvalue(), place, rest
 
 
+def redirected(x: Tensor, i: int) -> Any:
+    own = io.StringIO()
+    with contextlib.redirect_stdout(own):
+        print("mean", x.mean().item() > 0, i)
+        print("constant", end=";")
+    HELD.shown = own.getvalue()
+    return x + 1, HELD.shown
+
+
 def returned(x: Tensor, i: int) -> Any:
     own = io.StringIO()
     own.write("a" * (i + 1))
@@ -151,6 +161,7 @@ WHOLE = [
     estimated,
     kept,
     written,
+    redirected,
     returned,
     measured,
     refused,

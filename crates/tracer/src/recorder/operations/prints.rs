@@ -25,7 +25,7 @@ use crate::listeners;
 use crate::raises::PRINT;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Arguments, Ends, PlainValues, Texts};
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
@@ -48,7 +48,11 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
         let py = frame.py();
-        if !self.session.is_replayed() || self.is_stopped() || !self.may_print(py) {
+        let redirected = self.redirected(py, names);
+        if !self.session.is_replayed()
+            || self.is_stopped()
+            || !self.may_print(py, redirected.is_some())
+        {
             return None;
         }
         if let Some(stream) = listeners::stream_in_python(py) {
@@ -66,7 +70,16 @@ impl Recorder {
         if !tensors.into_iter().all(|tensor| self.has_plain_text(frame, *tensor)) {
             return None;
         }
-        let printed = self.note(frame, |state| state.printed(&args, names))?;
+        let printed = self.note(frame, |state| {
+            let Some(mut printed) = state.printed(&args, names)? else { return Ok(None) };
+            if let Some(stream) = &redirected {
+                let Some(stream) = state.value_arg(stream.as_borrowed())? else { return Ok(None) };
+                printed.args.push(stream);
+                printed.keywords.push(state.graph.intern("file"));
+                printed.varies = true;
+            }
+            Ok(Some(printed))
+        })?;
         let has_steps = || self.takes_iterators.get() || self.state.borrow().has_steps();
         let printed =
             printed.filter(|printed| printed.varies || self.session.fullgraph || has_steps())?;
@@ -109,14 +122,36 @@ impl Recorder {
         self.said_by(frame, object)
     }
 
+    /// Where `print` writes to, if the trace has put a text of its own there: `contextlib.redirect_stdout(io.StringIO())`. A
+    /// replay sets `sys.stdout` at its end, so its node is told.
+    fn redirected<'py>(
+        &self,
+        py: Python<'py>,
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Object<'py>> {
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let says = names.iter().any(|name| heap::text(name.as_borrowed()) == "file");
+        if says || !self.has_written(py, "stdout") {
+            return None;
+        }
+        let stream = library(py, "sys", "stdout").ok()?;
+        self.is_value(stream.as_borrowed()).then_some(stream)
+    }
+
+    fn has_written(&self, py: Python<'_>, name: &str) -> bool {
+        let name = PyString::intern(py, name);
+        self.state.borrow().written.any_at([name.as_ptr() as usize])
+    }
+
     /// Whether what is printed comes behind all that the trace tells, to where it would go in a replay.
-    fn may_print(&self, py: Python<'_>) -> bool {
-        let state = self.state.borrow();
+    fn may_print(&self, py: Python<'_>, is_redirected: bool) -> bool {
         // A replay gives warnings and log records at its end.
-        let streams = ["stdout", "stderr"].map(|name| PyString::intern(py, name));
-        state.written.emissions().is_empty()
-            && !state.enclosed.is_on()
-            && !state.written.any_at(streams.map(|name| name.as_ptr() as usize))
+        let is_told = !self.state.borrow().written.emissions().is_empty();
+        let is_written = self.has_written(py, "stdout") && !is_redirected;
+        !is_told
+            && !is_written
+            && !self.has_written(py, "stderr")
+            && !self.state.borrow().enclosed.is_on()
     }
 
     /// Whether PyTorch says what the text of a tensor is.
