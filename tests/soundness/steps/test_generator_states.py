@@ -97,7 +97,16 @@ def within_a_function(x: Tensor) -> Any:
     return x.grad, y.detach(), torch.rand(1)
 
 
-CASES = [set_back, of_the_process, forked, given_to_another, kept, undone, within_a_function, raising]
+CASES = [
+    set_back,
+    of_the_process,
+    forked,
+    given_to_another,
+    kept,
+    undone,
+    within_a_function,
+    raising,
+]
 
 
 def written_to(x: Tensor) -> Any:

@@ -99,14 +99,7 @@ impl Recorder {
             (Model::Insort, [list, ..]) => self.insort(call, *list),
             (Model::New, [class, given @ ..]) => self.new_object(call, *class, given),
             (Model::Draw, [generator, args @ ..]) => self.draw(call, *generator, args),
-            (Model::NewRandom, _) => self.new_random(call).unwrap_or_else(|| {
-                let ty = callable.cast::<PyType>().expect("the row's is a class").to_owned();
-                self.instantiate(call, &ty)
-            }),
-            (Model::Filters, _) => self.new_filters(call).unwrap_or_else(|| {
-                let ty = callable.cast::<PyType>().expect("the row's is a class").to_owned();
-                self.instantiate(call, &ty)
-            }),
+            (Model::NewRandom | Model::Filters, _) => self.made_by_node(model, call),
             (Model::DrawBelow, [generator, end]) => self.draw_below(call, *generator, *end),
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
@@ -520,6 +513,18 @@ impl Recorder {
             text.or_else(|| self.carried_format(frame, object, conversion, spec))
         });
         text.flatten().unwrap_or_else(|| self.text_of(frame, object, || call.natively()))
+    }
+
+    /// A call of a class of which a node may make an instance.
+    fn made_by_node<'py>(&self, model: Model, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let made = match model {
+            Model::NewRandom => self.new_random(call),
+            _ => self.new_filters(call),
+        };
+        made.unwrap_or_else(|| {
+            let ty = call.callable.cast::<PyType>().expect("the row's is a class").to_owned();
+            self.instantiate(call, &ty)
+        })
     }
 
     /// Functions that read a number: of constants they're pure, of tensors they read data.

@@ -119,7 +119,7 @@ impl Recorder {
 
     /// A call of a function or a method of the table.
     pub(in crate::recorder) fn call_values<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
-        self.value_node(call, &heap::callable_name(call.callable).into_owned())
+        self.value_node(call, &heap::callable_name(call.callable))
     }
 
     /// A function of `statistics` that makes one float of a list of floats, some of which were read; `None`: it's another
@@ -415,7 +415,7 @@ impl PlainValues for Recorder {
         let is_one = names.is_none()
             && args.iter().any(|arg| self.computes_with(*arg))
             && self.may_compute_values(frame);
-        is_one.then(|| self.value_node(call, &heap::callable_name(callable).into_owned()))
+        is_one.then(|| self.value_node(call, &heap::callable_name(callable)))
     }
 
     fn text_of_value<'py>(
