@@ -178,6 +178,8 @@ pub enum Model {
     Clock,
     /// `threading.get_ident`.
     ThisThread,
+    /// `write` and `flush` of a stream of texts.
+    Stream,
     /// `print`.
     Print,
     /// `sys.exc_info`, `sys.exception`.

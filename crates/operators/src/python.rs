@@ -18,7 +18,7 @@ use Model::{
     GeneratorStep, GetAttr, GetItem, Handled, HasAttr, Hash, Id, Insort, IsInstance, IsSame, Iter,
     Len, Locals, LockGive, LockTake, New, NewRandom, Next, Nothing, ObjectDelAttr, ObjectGetAttr,
     ObjectSetAttr, Print, RecursionLimit, Reduce, Repr, Scalar, Seed, SequenceRead, SetAttr,
-    SetItem, Substitute, Super, ThisThread, TypeCall, TypeOf, Unary, Values, Vars,
+    SetItem, Stream, Substitute, Super, ThisThread, TypeCall, TypeOf, Unary, Values, Vars,
 };
 use Numeric::{
     Absolute, Close, Float, FloatPower, Floats, Function, Greatest, Least, OfFloats, Place, Power,
@@ -90,6 +90,7 @@ pub const PYTHON: &[Row] = &[
     row("datetime:datetime", "timestamp date time timetz replace", Modelled(Values), NONE),
     row("datetime:datetime", "astimezone utcoffset", Modelled(Values), NONE),
     row("datetime:time", "isoformat strftime replace", Modelled(Values), NONE),
+    row("io:TextIOWrapper", "write flush", Modelled(Stream), NONE),
     row("io", "StringIO", Modelled(Values), NONE),
     row("io:StringIO", "write getvalue read readline seek tell", Modelled(Values), NONE),
     row("io:StringIO", "truncate close __enter__ __exit__", Modelled(Values), NONE),

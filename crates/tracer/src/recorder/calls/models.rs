@@ -104,6 +104,7 @@ impl Recorder {
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
             (Model::ThisThread, []) => self.ask_thread(call),
+            (Model::Stream, _) => self.write_to_stream(call).unwrap_or_else(|| self.unknown(call)),
             (Model::Print, _) => self.print(call).unwrap_or_else(|| self.unknown(call)),
             (Model::Handled, _) => self.read_handled(call),
             (Model::Locals, []) => self.read_locals(call),

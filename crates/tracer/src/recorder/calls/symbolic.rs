@@ -257,7 +257,7 @@ impl Recorder {
                 self.spells(frame, args, text.as_borrowed());
                 Some(Ok(text))
             }
-            Class::Model(Model::Print) => Some(self.call_known(class, call)),
+            Class::Model(Model::Print | Model::Stream) => Some(self.call_known(class, call)),
             Class::Pure => self.carried_method(call),
             _ if is_len => self.symbolic_length(frame, args[0]),
             _ => None,

@@ -30,6 +30,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::{Noted, State};
+use crate::recorder::numbers::read_numbers::own;
 
 /// A call of `print` as the graph holds it.
 #[derive(Default)]
@@ -108,6 +109,76 @@ impl Recorder {
             Ok(())
         });
         Some(result)
+    }
+
+    /// `write` and `flush` of a standard stream, as progress bars call them: steps like `print`. `None`: it isn't one, and
+    /// nothing was executed.
+    pub(in crate::recorder) fn write_to_stream<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let py = frame.py();
+        let is_plain = match args {
+            [_] => heap::is_named(callable, &["flush"]),
+            [_, text] => text.is_exact_instance_of::<PyString>(),
+            _ => false,
+        };
+        let may_be = is_plain
+            && names.is_none()
+            && self.session.is_replayed()
+            && !self.is_stopped()
+            && self.may_print(py, false)
+            && listeners::stream_in_python(py).is_none();
+        if !may_be {
+            return None;
+        }
+        let varies = args[1..].iter().any(|text| self.state.borrow_mut().holds_numbers(*text));
+        let has_steps = || self.takes_iterators.get() || self.state.borrow().has_steps();
+        if !varies && !self.session.fullgraph && !has_steps() {
+            return None;
+        }
+        let given = self.note(frame, |state| {
+            let Some(stream) = state.stream_arg(args[0]) else { return Ok(None) };
+            let mut given = SmallVec::<[Arg; 2]>::from_slice(&[stream]);
+            for text in &args[1..] {
+                let Some(text) = state.printed_arg(*text)? else { return Ok(None) };
+                given.push(text);
+            }
+            Ok(Some(given))
+        })??;
+        let way_out = self.catch(frame).or_else(|| self.catch_around());
+        let Some(way_out) = way_out else {
+            self.wants_way_around.set(!self.is_untouched(frame));
+            return None;
+        };
+        let result = {
+            let _native = Suspended::new(py);
+            let _deferred = Deferred::new(py);
+            call.natively()
+        };
+        let Ok(written) = &result else {
+            self.stop(frame, Reason::OperationRaised, "write");
+            return Some(result);
+        };
+        // How much was written follows from a text that doesn't vary.
+        let count = own(written).filter(|_| varies);
+        self.note(frame, |state| {
+            let target = state.function_target(callable, PRINT.to_owned());
+            let stack = state.place(frame);
+            let node = state.graph.call(target, &given, stack);
+            match &count {
+                Some(count) => {
+                    state.carry_read(count, node, None);
+                }
+                None if written.is_none() => state.graph.set_value(node, Value::Nothing),
+                None => state.graph.set_value(node, Value::Integer),
+            }
+            state.add_catch(way_out, stack);
+            state.prints = true;
+            Ok(())
+        });
+        Some(Ok(count.unwrap_or_else(|| written.clone())))
     }
 
     /// The text of what is no text, number or tensor, where it's known; a stream of the trace's own is none.
