@@ -107,6 +107,10 @@ ASKED = {
         "attribute_of_array item_of_array know_arrays method_of_array rows_of_array "
         "set_item_of_array with_plain_numbers with_plain_places",
     ),
+    "PlainValues": (
+        "operations",
+        "attribute_of_value is_value scalar_of_value text_of_value truth_of_value value_operator",
+    ),
     "Calls": ("calls", "call_object call_python guard_callback"),
     "Protocols": (
         "calls",

@@ -46,6 +46,11 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             }
         }
         let args_at = 1 + usize::from(has_kwargs);
+        if is_lazy(self.run.peek(args_at))
+            && let Some(all) = self.sites.gathers(&self.frame, self.run.peek(args_at))?
+        {
+            drop(self.run.replace(args_at, all));
+        }
         self.sites.consumes(&self.frame, self.run.peek(args_at))?;
         let callable = Running::callable_below(args_at);
         let (called, args) = (self.run.peek(callable), self.run.peek(args_at));

@@ -178,6 +178,10 @@ pub enum Model {
     Check,
     /// `time.perf_counter` and such: a number that no two calls have in common.
     Clock,
+    /// `threading.get_ident`.
+    ThisThread,
+    /// `write` and `flush` of a stream of texts.
+    Stream,
     /// `print`.
     Print,
     /// `sys.exc_info`, `sys.exception`.
@@ -196,6 +200,10 @@ pub enum Model {
     Order,
     /// `numpy.sqrt` and such: functions and methods of arrays and of NumPy's scalars.
     Arrays(ArrayUse),
+    /// `datetime.datetime.now`, `decimal.Decimal` and such: functions and methods of values that are neither numbers nor texts.
+    Values,
+    /// `warnings.catch_warnings` and such: which warnings are shown.
+    Filters,
     /// `torch.Tensor.backward`: as any Python function where it can be a node.
     TensorBackward,
     /// `run_backward` of PyTorch's engine: what `backward()` and `torch.autograd.grad` come to.

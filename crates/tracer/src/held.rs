@@ -5,6 +5,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PySlice, PyTuple, PyType};
+use stator_cpython::modules::Named;
 use stator_cpython::object::Object;
 
 use crate::past;
@@ -21,6 +22,8 @@ pub enum Held {
     Part,
     /// Whether an array of NumPy's has this type, these sizes and strides, and may be written.
     Array,
+    /// Whether no code in Python says what the time zone of a date or time is.
+    Zone,
     /// What going back through tensors from outside leads to.
     Past,
     /// Whether that is plain, leads to the first leaves, and to none of the others.
@@ -35,6 +38,7 @@ impl Held {
             Self::At => "is_at",
             Self::Part => "part",
             Self::Array => "is_array",
+            Self::Zone => "is_zone_plain",
             Self::Past => "past",
             Self::IsPast => "is_past",
         };
@@ -46,13 +50,14 @@ impl Held {
     /// # Errors
     /// If there is no memory for it.
     pub fn function(self, py: Python<'_>) -> PyResult<Object<'_>> {
-        static MADE: [PyOnceLock<Py<PyAny>>; 6] = [const { PyOnceLock::new() }; 6];
+        static MADE: [PyOnceLock<Py<PyAny>>; 7] = [const { PyOnceLock::new() }; 7];
         let make = || {
             let function = match self {
                 Self::All => wrap_pyfunction!(are_all, py),
                 Self::At => wrap_pyfunction!(is_at, py),
                 Self::Part => wrap_pyfunction!(part, py),
                 Self::Array => wrap_pyfunction!(is_array, py),
+                Self::Zone => wrap_pyfunction!(is_zone_plain, py),
                 Self::Past => wrap_pyfunction!(past::past, py),
                 Self::IsPast => wrap_pyfunction!(past::is_past, py),
             };
@@ -151,4 +156,15 @@ fn is_array(
         && own_shape.eq(shape)?
         && own_strides.eq(strides)?
         && own_writable.is(is_writable))
+}
+
+/// Whether no code in Python says what the time zone of a date or time is.
+///
+/// # Errors
+/// If it's neither.
+#[pyfunction]
+pub fn is_zone_plain(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static PLAIN: Named = Named::new("datetime", "timezone");
+    let zone = value.getattr(pyo3::intern!(value.py(), "tzinfo"))?;
+    Ok(zone.is_none() || PLAIN.is(zone.get_type().as_any().as_borrowed()))
 }

@@ -38,6 +38,12 @@ pub const HELD: &str = "held.";
 /// What the names of NumPy's functions begin with that compute arrays and scalars (`recorder/operations/array_values.rs`).
 pub const ARRAYS: &str = "np.";
 
+/// As [`ARRAYS`], of functions of decimals, dates and such (`recorder/operations/plain_values.rs`).
+pub const VALUES: &str = "value.";
+
+/// The modules of the library whose code such functions run, and whose exceptions they raise.
+pub const LIBRARY: [&str; 3] = ["decimal", "statistics", "fractions"];
+
 /// As [`ARRAYS`], of those that write to an array: they aren't called again, as code of the program's own isn't.
 pub const ARRAY_WRITES: &str = "array.put_";
 
@@ -136,9 +142,11 @@ impl<'a> NodeCall<'a> {
         name.starts_with("numpy.") || name.starts_with("random.")
     }
 
-    /// Whether it computes arrays or scalars of NumPy's.
+    /// Whether it computes arrays or scalars of NumPy's, or decimals, dates and such.
     pub fn is_of_array_values(&self) -> bool {
-        matches!(self.target, Target::Function { name, .. } if self.graph.text(name).starts_with(ARRAYS))
+        let Target::Function { name, .. } = self.target else { return false };
+        let name = self.graph.text(name);
+        name.starts_with(ARRAYS) || name.starts_with(VALUES)
     }
 
     /// Whether it may be code of the program's own: a function that the user had taken as one node, an

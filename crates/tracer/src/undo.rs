@@ -18,7 +18,7 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Graph, NodeId, NodeKind, Value};
 
 use crate::handlers::Handlers;
-use crate::raises::NodeCall;
+use crate::raises::{LIBRARY, NodeCall};
 use crate::rollback;
 use crate::trace::Traced;
 use crate::writes::{self, Writes, Written};
@@ -116,7 +116,8 @@ pub fn is_interrupted(
     };
     // Code without a name for its module may be anybody's.
     last.is_some_and(|entry| {
-        module(entry).is_ok_and(|name| name.split('.').next() != Some("torch"))
+        module(entry)
+            .is_ok_and(|name| name.split('.').next() != Some("torch") && !LIBRARY.contains(&&*name))
     })
 }
 

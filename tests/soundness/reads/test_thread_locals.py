@@ -218,6 +218,26 @@ def test_deleted_where_it_is_not() -> None:
         assert not hasattr(local, "gone")
 
 
+def test_which_thread_it_is() -> None:
+    counts: dict[int, int] = {}
+
+    def counted(x: Tensor) -> Any:
+        here = threading.get_ident()
+        counts[here] = counts.get(here, 0) + 1
+        return x * counts[here], threading.current_thread() is threading.main_thread()
+
+    def run(call: Callable[[Tensor], Any]) -> list[Any]:
+        counts.clear()
+        found = [repr(call(X)) for _ in range(5)]
+        found.append(in_thread(lambda: repr(call(X))))
+        return [*found, repr(call(X)), sorted(counts.values())]
+
+    api.reset()
+    compiled = api.compile(counted)
+    assert run(compiled) == run(counted)
+    assert api.breaks(compiled) in (0, None), api.reason(compiled)
+
+
 def test_read_as_a_dictionary() -> None:
     local = threading.local()
     programs: list[Callable[[Tensor], Any]] = [

@@ -69,7 +69,44 @@ def raising(x: Tensor) -> Any:
     return y, torch.rand(1)
 
 
-CASES = [set_back, of_the_process, forked, given_to_another, kept, undone, raising]
+class Dropped(torch.autograd.Function):
+    """What it drops, its own `backward` draws again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, share: float) -> Tensor:
+        ctx.state, ctx.share = torch.get_rng_state(), share
+        ctx.save_for_backward(x)
+        return torch.nn.functional.dropout(x, share)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        now = torch.get_rng_state()
+        torch.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            again = x.detach().requires_grad_()
+            y = torch.nn.functional.dropout(again, ctx.share)
+        torch.set_rng_state(now)
+        return torch.autograd.grad(y, again, grad)[0], None
+
+
+def within_a_function(x: Tensor) -> Any:
+    x = (x + torch.ones(8, 2)).requires_grad_()
+    y = Dropped.apply(x, 0.5)
+    y.sum().backward()
+    return x.grad, y.detach(), torch.rand(1)
+
+
+CASES = [
+    set_back,
+    of_the_process,
+    forked,
+    given_to_another,
+    kept,
+    undone,
+    within_a_function,
+    raising,
+]
 
 
 def written_to(x: Tensor) -> Any:

@@ -8,6 +8,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -476,3 +477,36 @@ def test_a_stream_in_python_is_told_in_order(monkeypatch: pytest.MonkeyPatch) ->
             function(x, [])
             told.append("".join(stream.told))
         assert told[0] == told[1]
+
+
+class Loud(io.StringIO):
+    def write(self, text: str) -> int:
+        return super().write(text.upper())
+
+
+def test_streams_that_are_written_to(tmp_path: Path) -> None:
+    """`sys.stdout.write`, as progress bars call it: on a stream in C it's a step."""
+
+    def fn(x: Tensor, i: int) -> Any:
+        written = sys.stdout.write(f"\r{i}: {x.sum().item():.2f}")
+        sys.stdout.flush()
+        kept = sys.stdout.write("done\n")
+        return x * written, written, kept
+
+    def run(call: Callable[..., Any], path: Path) -> list[Any]:
+        found = []
+        with path.open("w", encoding="utf-8") as file:
+            for i in [0, 1, 2, 20, 300, 4, 5, 6]:
+                stream: Any = Loud() if i == 4 else io.StringIO() if i == 5 else file
+                with contextlib.redirect_stdout(stream):
+                    found.append(repr(call(torch.full((2,), i / 3), i)))
+                found.append(stream.getvalue() if i in (4, 5) else path.read_text())
+            file.close()
+            with contextlib.redirect_stdout(file), pytest.raises(ValueError, match="closed"):
+                call(torch.ones(2), 1)
+        return found
+
+    compiled = stator.compile(fn)
+    with stator.config.patch(skip_unprofitable=False):
+        assert run(compiled, tmp_path / "compiled") == run(fn, tmp_path / "plain")
+    assert stats(compiled).hits >= 3, stats(compiled).reason

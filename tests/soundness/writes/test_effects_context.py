@@ -193,6 +193,34 @@ def array_behind_a_variable(x: Tensor, number: int) -> Any:
     return x * np.sqrt(number), np.log(x.detach().numpy() - number)
 
 
+def test_numbers_that_a_variable_is_set_to_vary() -> None:
+    """They are only moved."""
+    variable: contextvars.ContextVar[Any] = contextvars.ContextVar("variable", default=None)
+
+    def scaled(x: Tensor, number: int) -> Any:
+        token = variable.set({"by": number, "half": number / 2})
+        try:
+            y = x * variable.get()["by"] + variable.get(0)["half"]
+        finally:
+            variable.reset(token)
+        variable.set((number, variable.get()))
+        return y, variable.get()[0]
+
+    def run(call: Callable[..., Any]) -> list[str]:
+        found = []
+        for number in [2, 3, 4, 5, 6, 5, 7, 8]:
+            variable.set(number % 2)
+            found.append(repr((call(torch.ones(2), number), variable.get())))
+        return found
+
+    api.reset()
+    compiled = api.compile(scaled)
+    alone = contextvars.copy_context()
+    assert alone.run(run, compiled) == contextvars.copy_context().run(run, scaled)
+    assert api.breaks(compiled) in (None, 0)
+    assert (api.hits(compiled) or 5) >= 4
+
+
 def array_where_errors_are_heard(x: Tensor, number: int) -> Any:
     with np.errstate(all="raise"):
         return np.log(x.detach().numpy() - number)

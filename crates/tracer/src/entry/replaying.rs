@@ -31,7 +31,7 @@ use crate::frames::tracebacks;
 use crate::listeners;
 use crate::locate::text;
 use crate::locks::Held;
-use crate::raises::NodeCall;
+use crate::raises::{LIBRARY, NodeCall};
 use crate::recipe::Values;
 use crate::replay::{self, Care, Early, Pass, Program};
 use crate::rollback;
@@ -487,7 +487,7 @@ impl Entry {
     }
 
     /// Whether another thread has sent an exception that came out of an operation: it's of no class that
-    /// PyTorch raises, and no function of the program's is among the operations.
+    /// PyTorch or the library's functions raise, and no function of the program's is among the operations.
     fn is_from_elsewhere(&self, py: Python<'_>, error: &PyErr) -> bool {
         let module = |object: &Bound<'_, PyAny>| {
             let module = object.getattr_opt(pyo3::intern!(py, "__module__")).ok().flatten();
@@ -496,7 +496,7 @@ impl Entry {
         let class = error.get_type(py);
         let is_of_torch = |module: &str| module == "torch" || module.starts_with("torch.");
         let own = module(class.as_any());
-        let is_known = is_of_torch(&own) || own == "builtins";
+        let is_known = is_of_torch(&own) || own == "builtins" || LIBRARY.contains(&&*own);
         if is_known && error.is_instance_of::<PyException>(py) {
             return false;
         }

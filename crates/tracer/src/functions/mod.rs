@@ -18,6 +18,7 @@ mod reading;
 mod rows;
 mod signature;
 mod torch;
+pub mod values;
 
 use std::sync::Arc;
 
@@ -175,6 +176,15 @@ impl Functions {
     #[must_use]
     pub fn class(&self, callable: Borrowed<'_, '_>) -> Option<&Class> {
         self.classes.get(&key(callable))
+    }
+
+    /// As [`Functions::class`], of a modelled callable.
+    #[must_use]
+    pub fn model(&self, callable: Borrowed<'_, '_>) -> Option<Model> {
+        match self.class(callable)? {
+            Class::Model(model) => Some(*model),
+            _ => None,
+        }
     }
 
     /// What else is known of a callable.

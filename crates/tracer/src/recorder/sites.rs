@@ -20,7 +20,7 @@ use stator_faults::{Fault, Stage};
 
 use crate::breaks::Reason;
 use crate::frames::anatomy::asks_locals;
-use crate::functions::{Class, Model};
+use crate::functions::Model;
 use crate::handlers::is_plain_manager;
 use crate::recorder::Recorder;
 use crate::recorder::ending::breaking::EXECUTED;
@@ -376,13 +376,8 @@ impl<'py> Sites<'py> for Recorder {
         let is_python = |method: &Option<Object<'py>>| {
             method.as_ref().is_some_and(|method| self.kind(method.as_borrowed()) == Kind::Function)
         };
-        let model = |method: &Option<Object<'py>>| match self
-            .functions
-            .class(method.as_ref()?.as_borrowed())
-        {
-            Some(Class::Model(model)) => Some(*model),
-            _ => None,
-        };
+        let model =
+            |method: &Option<Object<'py>>| self.functions.model(method.as_ref()?.as_borrowed());
         let native = || ops::before_with(manager);
         let is_plain = || {
             let code = frame.code().object().to_owned().unbind();
@@ -398,6 +393,9 @@ impl<'py> Sites<'py> for Recorder {
                 return self.enter_device(frame, manager, native);
             }
             _ => {}
+        }
+        if let Some(entered) = self.enter_value(frame, manager, enter.as_ref()) {
+            return entered;
         }
         if !is_python(&enter) || !is_python(&exit) {
             self.stop(frame, Reason::OpaqueCall, format!("with a {}", heap::type_name(manager)));

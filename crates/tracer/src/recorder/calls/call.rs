@@ -14,7 +14,7 @@ use super::marked::break_message;
 use super::models::compiles_aloud;
 use super::outside_iterators::collected_by;
 use crate::breaks::Reason;
-use crate::functions::{Class, Model, Traits, numpy};
+use crate::functions::{Class, Model, Traits, numpy, values};
 use crate::recorder::notes::above::{Calls, Ends, Looks};
 use crate::recorder::notes::call::{Args, Call, spread, with_receiver};
 use crate::recorder::notes::kinds::{Descriptor, Kind};
@@ -280,6 +280,11 @@ impl Recorder {
                     return copy;
                 }
             }
+            Some(Class::Model(Model::Filters)) => {
+                if let Some(result) = self.sets_filters(call) {
+                    return result;
+                }
+            }
             Some(Class::Operation(operation)) if self.is_looked_into(operation, call) => {
                 self.vouch(frame, callable);
             }
@@ -291,7 +296,7 @@ impl Recorder {
             Some(Class::Pure) if compiles_aloud(call) => {}
             Some(class) => return self.call_class(class, call),
         }
-        if let Some(result) = self.call_marked(call) {
+        if let Some(result) = self.statistic(call).or_else(|| self.call_marked(call)) {
             self.sees_more();
             return result;
         }
@@ -355,7 +360,9 @@ impl Recorder {
             self.sees_more();
             return result;
         }
-        let class = self.functions.class(callable).or_else(|| numpy::of_scipy(callable));
+        let class = self.functions.class(callable);
+        let class = class.or_else(|| numpy::of_scipy(callable));
+        let class = class.or_else(|| values::of_decimal(callable));
         if let Some(class) = class {
             return self.call_class(class, call);
         }

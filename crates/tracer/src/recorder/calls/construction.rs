@@ -12,7 +12,7 @@ use stator_cpython::{Result, generic, ops};
 use stator_evaluator::{Role, called_class};
 
 use crate::breaks::Reason;
-use crate::functions::{Class, Model};
+use crate::functions::{Class, Model, values};
 use crate::recorder::Recorder;
 use crate::recorder::ending::exceptions::has_plain_layout;
 use crate::recorder::links::meaning_at;
@@ -31,7 +31,7 @@ impl Recorder {
         if let Some(result) = self.new_tensor_of_numbers(call) {
             return result;
         }
-        if let Some(known) = self.functions.class(class) {
+        if let Some(known) = self.functions.class(class).or_else(|| values::of_decimal(class)) {
             return self.call_with_views(call).unwrap_or_else(|| self.call_class(known, call));
         }
         self.sees_more();

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyFloat, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -47,9 +47,16 @@ impl Recorder {
         let may_follow = self.note(frame, |state| {
             let has_others = given.iter().any(|arg| state.is_others_iterator(*arg));
             let is_plain = !state.enclosed.is_on() && state.program.is_none();
-            let is_asked = has_others
-                || making == Making::Accumulate
-                    && given.iter().any(|arg| state.lists_numbers(*arg));
+            let steps_over = match making {
+                Making::Accumulate => given.iter().any(|arg| state.lists_numbers(*arg)),
+                // C code would look at them: `map(str, losses)`.
+                Making::Map => {
+                    matches!(state.kind(args[0]), Kind::Builtin | Kind::Type)
+                        && given.iter().any(|arg| state.lists_floats_read(*arg))
+                }
+                _ => false,
+            };
+            let is_asked = has_others || steps_over;
             let are_fine = hands_on || numbers.iter().all(|arg| state.kind(*arg) == Kind::Constant);
             let may_follow = given.iter().all(|arg| state.may_go_over(*arg));
             Ok(is_asked && is_plain && are_fine && may_follow)
@@ -287,6 +294,14 @@ impl State {
             && items.iter().any(|item| self.number(item.as_borrowed()).is_some())
     }
 
+    /// Whether a short list or tuple holds a float that was read.
+    fn lists_floats_read(&mut self, iterable: Borrowed<'_, '_>) -> bool {
+        self.lists_numbers(iterable)
+            && heap::children(iterable).iter().any(|item| {
+                item.is_exact_instance_of::<PyFloat>() && self.holds_read(item.as_borrowed())
+            })
+    }
+
     /// Keeps such an iterator, and knows what C code has made for it.
     fn keep_made_over(&mut self, made: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) -> Noted<()> {
         if iterator::combining(made).is_none() && iterator::calling(made).is_none() {
@@ -310,6 +325,7 @@ enum Making {
     Zip,
     Accumulate,
     Longest,
+    Map,
     Other,
 }
 
@@ -333,7 +349,7 @@ fn made_of(callable: Borrowed<'_, '_>, count: usize) -> Option<(Making, Range<us
     } else if ZIP.is(callable) {
         (Making::Zip, 0..count)
     } else if MAP.is(callable) {
-        (Making::Other, 1..count)
+        (Making::Map, 1..count)
     } else if is_one(&SECOND) {
         (Making::Other, 1..2)
     } else if ACCUMULATE.is(callable) {

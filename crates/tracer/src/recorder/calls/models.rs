@@ -12,7 +12,7 @@ use stator_cpython::{Result, generic};
 use crate::breaks::Reason;
 use crate::functions::{Determined, Model, Operation};
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Calls, Conversions, Ends, Looks, Operations};
+use crate::recorder::notes::above::{Calls, Conversions, Ends, Looks, Operations, PlainValues};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -99,12 +99,12 @@ impl Recorder {
             (Model::Insort, [list, ..]) => self.insort(call, *list),
             (Model::New, [class, given @ ..]) => self.new_object(call, *class, given),
             (Model::Draw, [generator, args @ ..]) => self.draw(call, *generator, args),
-            (Model::NewRandom, _) => {
-                self.new_random(call).unwrap_or_else(|| self.instantiate_called(call))
-            }
+            (Model::NewRandom | Model::Filters, _) => self.made_by_node(model, call),
             (Model::DrawBelow, [generator, end]) => self.draw_below(call, *generator, *end),
             (Model::Check, _) => self.check_tensor(call),
             (Model::Clock, _) => self.read_clock(call),
+            (Model::ThisThread, []) => self.ask_thread(call),
+            (Model::Stream, _) => self.write_to_stream(call).unwrap_or_else(|| self.unknown(call)),
             (Model::Print, _) => self.print(call).unwrap_or_else(|| self.unknown(call)),
             (Model::Handled, _) => self.read_handled(call),
             (Model::FrameModule, _) => self.module_of_frame(call),
@@ -115,6 +115,7 @@ impl Recorder {
             (Model::Numpy, _) => self.call_numpy(call),
             (Model::Order, [_, _, _, ..]) => self.draw_order(call),
             (Model::Arrays(what), _) => self.call_arrays(what, call),
+            (Model::Values, _) => self.call_values(call),
             (Model::TensorBackward, _) => self.tensor_backward(call),
             (Model::Backward, [_, _, ..]) => self.run_backward(call),
             (Model::SelectedDevice, _) => self.ask_selected_device(call),
@@ -258,12 +259,6 @@ impl Recorder {
         } else {
             self.unknown(call)
         }
-    }
-
-    /// A call of a class, as if it had no row.
-    fn instantiate_called<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
-        let ty = call.callable.cast::<PyType>().expect("the row's is a class").to_owned();
-        self.instantiate(call, &ty)
     }
 
     /// A call whose form no row describes ends the trace.
@@ -518,6 +513,18 @@ impl Recorder {
         text.flatten().unwrap_or_else(|| self.text_of(frame, object, || call.natively()))
     }
 
+    /// A call of a class of which a node may make an instance.
+    fn made_by_node<'py>(&self, model: Model, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        let made = match model {
+            Model::NewRandom => self.new_random(call),
+            _ => self.new_filters(call),
+        };
+        made.unwrap_or_else(|| {
+            let ty = call.callable.cast::<PyType>().expect("the row's is a class").to_owned();
+            self.instantiate(call, &ty)
+        })
+    }
+
     /// Functions that read a number: of constants they're pure, of tensors they read data.
     fn scalar<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, args, names } = call;
@@ -548,6 +555,9 @@ impl Recorder {
         if names.is_some() && args.iter().any(|arg| self.kind(*arg) == Kind::Object) {
             // The argument in front may be another one than the number.
             return self.unknown(call);
+        }
+        if let Some(result) = self.scalar_of_value(call) {
+            return result;
         }
         if let ("float", [scalar]) = (&*name, args)
             && let Some(number) = self.float_of_scalar(frame, callable, *scalar)
@@ -656,8 +666,10 @@ fn takes_keywords(model: Model) -> bool {
             | Model::Print
             | Model::NewGenerator
             | Model::NewRandom
+            | Model::Filters
             | Model::Numpy
             | Model::Arrays(_)
+            | Model::Values
             | Model::Backward
             | Model::TensorBackward
     )

@@ -32,6 +32,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::numbers::lazy_readers::referents;
 
 /// So many items are taken by one instruction at most.
 pub(super) const MOST_ITEMS: usize = 24;
@@ -188,12 +189,22 @@ impl Recorder {
         let is_plain = |item: Object<'_>| {
             matches!(self.kind(item.as_borrowed()), Kind::Constant | Kind::Tensor)
         };
-        let are_plain = |iterator| {
+        let are_plain = |iterator: Borrowed<'_, 'py>| {
             let mut items = (0..).map_while(|passed| iterator::upcoming(iterator, passed));
             iterator::is_known(iterator) && items.all(is_plain)
         };
+        // C code of the table gives nothing that could look at what is taken meanwhile.
+        let calls_plainly = |iterator| {
+            iterator::calling(iterator) == Some(Calling::Map)
+                && self.state.borrow().is_made_over(iterator)
+                && referents(iterator).iter().all(|part| {
+                    let part = part.as_borrowed();
+                    self.functions.class(part).is_some() || are_plain(part)
+                })
+        };
         // Sums of numbers are numbers.
         let are_plain = match stepped(iterator) {
+            _ if calls_plainly(iterator) => true,
             Some(Stepped::Accumulate) => {
                 accumulation(iterator).is_some_and(|kept| {
                     kept.function.is_none() && kept.initial.into_iter().all(is_plain)

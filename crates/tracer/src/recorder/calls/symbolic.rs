@@ -257,13 +257,18 @@ impl Recorder {
                 self.spells(frame, args, text.as_borrowed());
                 Some(Ok(text))
             }
-            Class::Model(Model::Print) => Some(self.call_known(class, call)),
+            Class::Model(Model::Print | Model::Stream) => Some(self.call_known(class, call)),
             Class::Pure => self.carried_method(call),
             _ if is_len => self.symbolic_length(frame, args[0]),
             _ => None,
         };
         if let Some(result) = known {
             return result;
+        }
+        if name == "map"
+            && let Some(made) = self.make_over(call)
+        {
+            return made;
         }
         // A place in a list, what is put there and what is taken out: no element is looked at.
         let takes_place = traits.has(Traits::COUNTS);
@@ -318,7 +323,7 @@ impl Recorder {
         } else if !moves
             && !is_len
             // It fixes what it can't take.
-            && !matches!(class, Class::Model(Model::Numpy | Model::Arrays(_) | Model::Order))
+            && !matches!(class, Class::Model(Model::Numpy | Model::Arrays(_) | Model::Values | Model::Order))
             && !self.hands_on(class, self.functions.writes(callable), call.positional())
             && !is_ordered
             && !self.is_order_decided(call)

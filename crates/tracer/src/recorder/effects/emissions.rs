@@ -110,6 +110,10 @@ impl Recorder {
         if self.is_stopped() {
             return None;
         }
+        if emitter != Emitter::Log && self.state.borrow().claims.has_filters {
+            self.stop(frame, Reason::Told, "where the trace has said which warnings are shown");
+            return None;
+        }
         let frames = self.frames_to(frame);
         let mut tensors = Vec::new();
         args.iter().for_each(|arg| plain_tensors(*arg, &mut tensors));

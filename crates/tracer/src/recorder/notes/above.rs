@@ -179,6 +179,47 @@ pub(in crate::recorder) trait ArrayValues {
     ) -> Option<Object<'py>>;
 }
 
+/// Of `operations`: decimals, dates, spans of time and such.
+pub(in crate::recorder) trait PlainValues {
+    /// Whether an object is such a value, of which nodes compute.
+    fn is_value(&self, object: Borrowed<'_, '_>) -> bool;
+
+    /// What an operator makes of such values and constants.
+    fn value_operator<'py>(
+        &self,
+        frame: &Frame<'py>,
+        names: &[&'static str],
+        operands: &[Borrowed<'_, 'py>],
+    ) -> Option<Result<Object<'py>>>;
+
+    /// An attribute of such a value that is a number.
+    fn attribute_of_value<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// The truth of such a value: a decision.
+    fn truth_of_value<'py>(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+    ) -> Option<Result<bool>>;
+
+    /// `float`, `round` and such of such a value.
+    fn scalar_of_value<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>>;
+
+    /// The text of such a value: a conversion as `FORMAT_VALUE` numbers it, or a format.
+    fn text_of_value<'py>(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+        conversion: u32,
+        spec: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>>;
+}
+
 /// Of `calls`: calls of the program's objects.
 pub(in crate::recorder) trait Calls {
     /// Calls any object.

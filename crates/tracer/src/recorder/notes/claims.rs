@@ -5,6 +5,7 @@ use stator_cpython::object::Borrowed;
 use stator_graph::NodeId;
 use stator_guards::SourceId;
 
+use super::heap;
 use super::state::{Origin, State};
 use crate::accelerator::Asked;
 use crate::draws::Draws;
@@ -23,6 +24,8 @@ pub struct Claims {
     pub seeded: Vec<Py<PyAny>>,
     /// Nodes that give states of PyTorch's generators.
     pub states: Vec<NodeId>,
+    /// Whether nodes say which warnings are shown.
+    pub has_filters: bool,
     /// What it has asked of the accelerator.
     pub asked: Asked,
 }
@@ -34,7 +37,21 @@ impl Claims {
     }
 }
 
+/// What nodes change in `warnings`: a trace that has such nodes doesn't look at it.
+const FILTERED: [&str; 4] = ["filters", "showwarning", "_showwarnmsg_impl", "onceregistry"];
+
 impl State {
+    /// Whether an attribute of a module is one that nodes have changed.
+    pub(in crate::recorder) fn is_filtered(
+        &self,
+        owner: Borrowed<'_, '_>,
+        name: Borrowed<'_, '_>,
+    ) -> bool {
+        self.claims.has_filters
+            && FILTERED.contains(&&*heap::text(name))
+            && heap::name_of(owner) == "warnings"
+    }
+
     /// Whether a node has seeded a generator of Python's.
     pub(in crate::recorder) fn is_seeded(&self, generator: Borrowed<'_, '_>) -> bool {
         self.claims.seeded.iter().any(|seeded| generator.is(seeded))

@@ -224,6 +224,11 @@ impl Bases {
         for name in ["Generator", "Stream", "Event"] {
             self.exact.insert(torch.getattr(name)?.as_ptr() as usize, Kind::Singleton);
         }
+        // `torch.__version__`: a text with comparisons in Python.
+        let version = modules::import(torch.py(), "torch.torch_version")?;
+        if let Some(ty) = version.getattr_opt("TorchVersion")? {
+            self.exact.insert(ty.as_ptr() as usize, Kind::Singleton);
+        }
         let ops = torch.getattr("_ops")?;
         for name in ["OpOverload", "OpOverloadPacket", "_OpNamespace", "_Ops"] {
             if let Some(ty) = ops.getattr_opt(name)? {

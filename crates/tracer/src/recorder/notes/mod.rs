@@ -9,7 +9,7 @@
 //! `lookups`, `members`, `recent_globals`, `compared`, `calls` and `repeated` are what needn't be asked twice. `enclosed` is what
 //! is known of code within one node, `given` the functions of the trace that it is given, `passing` which code of PyTorch's stands
 //! between; `machinery` knows code that isn't followed, `copies` the frames of `copy.deepcopy`.
-//! `addresses` and `sparse` are tables by address. `heap` reads objects without running anybody's code. `call` is a call as the rooms hand it on.
+//! `addresses` and `sparse` are tables by address. `heap` reads objects without running anybody's code, `plain_values` knows decimals, dates and such. `call` is a call as the rooms hand it on.
 //!
 //! `above` are the interfaces by which a room asks one above it for something. There is no other way up.
 //!
@@ -40,6 +40,7 @@ pub(super) mod machinery;
 pub(super) mod members;
 pub(super) mod objects;
 pub(super) mod passing;
+pub(super) mod plain_values;
 pub(super) mod programs;
 pub(super) mod reads;
 pub(super) mod recent_globals;

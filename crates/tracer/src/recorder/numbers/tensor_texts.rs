@@ -14,8 +14,9 @@ use stator_cpython::{Raised, generic, ops};
 use stator_graph::{NodeId, Value};
 
 use super::read_tensors::TensorRead;
+use super::texts::STR;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, ArrayValues, Texts};
+use crate::recorder::notes::above::{Arguments, ArrayValues, PlainValues, Texts};
 use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -117,12 +118,15 @@ impl Recorder {
     ) -> Option<Vec<Object<'py>>> {
         let is_tensor = |part: &Object<'py>| self.kind(part.as_borrowed()) == Kind::Tensor;
         let is_of_numpy = |part: &Object<'py>| is_number_of_numpy(part.as_borrowed());
-        let is_one = |part: &Object<'py>| is_tensor(part) || is_of_numpy(part);
+        let is_value = |part: &Object<'py>| self.is_value(part.as_borrowed());
+        let is_one = |part: &Object<'py>| is_tensor(part) || is_of_numpy(part) || is_value(part);
         if takes.len() != parts.len() || !parts.iter().any(is_one) {
             return None;
         }
         let number = |(directive, part): (&char, &Object<'py>)| match directive {
             _ if !is_one(part) => Some(part.clone()),
+            's' if is_value(part) => self.value_text(frame, part.as_borrowed()),
+            _ if is_value(part) => None,
             // Its own text isn't that of Python's number.
             'r' | 's' if is_of_numpy(part) => None,
             _ if is_of_numpy(part) => self.with_plain_numbers(frame, part.as_borrowed()),
@@ -136,6 +140,17 @@ impl Recorder {
         takes.iter().zip(parts).map(number).collect()
     }
 
+    /// What `str` says of a decimal, a date or such: a text that a node gives. What was executed can be again.
+    pub(in crate::recorder) fn value_text<'py>(
+        &self,
+        frame: &Frame<'py>,
+        value: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        let text = Raised::unless(frame.py(), self.text_of_value(frame, value, STR, None)?)?;
+        self.baseline.set(ops::executed());
+        (!self.is_stopped()).then_some(text)
+    }
+
     /// The arguments of `"...".format(...)`, the text first, with numbers and texts where there are tensors, and Python's
     /// numbers where there are NumPy's; `None`: there is none, or a field asks for something else than its text.
     pub(in crate::recorder) fn format_numbers<'py>(
@@ -145,7 +160,9 @@ impl Recorder {
         let Call { frame, callable, args, .. } = call;
         let [text, rest @ ..] = args else { return None };
         if !text.is_exact_instance_of::<PyString>()
-            || !rest.iter().any(|arg| self.kind(*arg) == Kind::Tensor || is_number_of_numpy(*arg))
+            || !rest.iter().any(|arg| {
+                self.kind(*arg) == Kind::Tensor || is_number_of_numpy(*arg) || self.is_value(*arg)
+            })
             || !text.get_type().getattr("format").ok()?.is(callable)
             || !are_simple(&heap::text(*text))
         {
@@ -156,6 +173,9 @@ impl Recorder {
         let number = |arg: &Borrowed<'_, 'py>| {
             if is_number_of_numpy(*arg) {
                 return self.with_plain_numbers(frame, *arg);
+            }
+            if self.is_value(*arg) {
+                return if is_formatted { None } else { self.value_text(frame, *arg) };
             }
             if self.kind(*arg) != Kind::Tensor {
                 return Some((*arg).to_owned());
@@ -188,7 +208,7 @@ fn is_number_of_numpy(object: Borrowed<'_, '_>) -> bool {
 
 impl State {
     /// A node gives this text: who looks into it asks for data.
-    fn carry_text(&mut self, node: NodeId, text: &Object<'_>) {
+    pub(in crate::recorder) fn carry_text(&mut self, node: NodeId, text: &Object<'_>) {
         // It stands for what was read; nobody is given it.
         let read = PyFloat::new(text.py(), 0.0).into_any();
         let number = self.carry_read(&read, node, None);

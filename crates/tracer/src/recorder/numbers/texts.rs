@@ -21,7 +21,7 @@ use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use crate::breaks::Reason;
 use crate::raises::{MADE, SIZE};
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::Arguments;
+use crate::recorder::notes::above::{Arguments, PlainValues};
 use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -66,6 +66,9 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         if spec.is_some_and(|spec| !self.formats_any(spec)) {
             return None;
+        }
+        if let Some(text) = self.text_of_value(frame, value, conversion, spec) {
+            return Some(text);
         }
         if conversion == FORMAT
             && let Some(number) = self.placeholder_number(frame, value)

@@ -13,10 +13,10 @@ use stator_graph::{Operator, Target};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Conversions, Ends, Looks, Operations, Protocols};
+use crate::recorder::notes::above::{Conversions, Ends, Looks, Operations, PlainValues, Protocols};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::notes::state::{Noted, Origin, State};
 use crate::recorder::numbers::dimensions::Consuming;
 use crate::recorder::numbers::tensors::holds_tensor;
 use crate::recorder::numbers::texts::STR;
@@ -114,7 +114,9 @@ impl Recorder {
             let [left, right] = operands?;
             return self.binary_op(frame, op, left.as_borrowed(), right.as_borrowed());
         }
-        if let Some(result) = self.array_operator(frame, names, &[left, right]) {
+        let of_arrays = self.array_operator(frame, names, &[left, right]);
+        let of_values = || self.value_operator(frame, names, &[left, right]);
+        if let Some(result) = of_arrays.or_else(of_values) {
             return result;
         }
         if let Some(result) =
@@ -199,8 +201,7 @@ impl Recorder {
                 self.note(frame, |state| {
                     let mutable = matches!(state.kind(left), Kind::List | Kind::Dict | Kind::Set)
                         || heap::is_deque(left);
-                    state.adopt_deep(left)?;
-                    state.adopt_deep(right)?;
+                    state.adopt_operands(adds, [left, right])?;
                     if in_place && mutable {
                         return state.write_in_place(op, left, right);
                     }
@@ -268,6 +269,9 @@ impl Recorder {
         if let Some(result) = self.array_operator(frame, &[name], &[operand]) {
             return result;
         }
+        if let Some(result) = self.value_operator(frame, &[name], &[operand]) {
+            return result;
+        }
         if let Some(result) = self.symbolic_unary(frame, op, operator, operand) {
             return result;
         }
@@ -313,6 +317,9 @@ impl Recorder {
             return self.compare_op(frame, op, left.as_borrowed(), right.as_borrowed());
         }
         if let Some(result) = self.array_operator(frame, &names[..1], &[left, right]) {
+            return result;
+        }
+        if let Some(result) = self.value_operator(frame, &names[..1], &[left, right]) {
             return result;
         }
         if let Some(result) = self.symbolic_compare(frame, op, left, right) {
@@ -459,6 +466,9 @@ impl Recorder {
             return Ok(answer);
         }
         if let Some(answer) = self.truth_of_array(frame, operand) {
+            return answer;
+        }
+        if let Some(answer) = self.truth_of_value(frame, operand) {
             return answer;
         }
         // That of a container is a question of its length.
@@ -612,5 +622,16 @@ impl Recorder {
             None => self.spells(frame, &[value], text.as_borrowed()),
         }
         Ok(text)
+    }
+}
+
+impl State {
+    /// Guards operands that C code is about to read. Joined sequences are only moved.
+    fn adopt_operands(&mut self, adds: bool, operands: [Borrowed<'_, '_>; 2]) -> Noted<()> {
+        let is_sequence = |operand: &Borrowed<'_, '_>| {
+            heap::is_exact_list(*operand) || heap::is_plain_tuple(*operand)
+        };
+        let joins = adds && operands.iter().all(is_sequence);
+        operands.into_iter().try_for_each(|operand| self.adopt_whole(operand, joins))
     }
 }

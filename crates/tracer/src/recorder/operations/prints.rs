@@ -24,12 +24,13 @@ use crate::breaks::Reason;
 use crate::listeners;
 use crate::raises::PRINT;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Arguments, Ends, Texts};
-use crate::recorder::notes::call::Call;
+use crate::recorder::notes::above::{Arguments, Ends, PlainValues, Texts};
+use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::{Noted, State};
+use crate::recorder::numbers::read_numbers::own;
 
 /// A call of `print` as the graph holds it.
 #[derive(Default)]
@@ -48,7 +49,11 @@ impl Recorder {
     ) -> Option<Result<Object<'py>>> {
         let Call { frame, callable, args, names } = call;
         let py = frame.py();
-        if !self.session.is_replayed() || self.is_stopped() || !self.may_print(py) {
+        let redirected = self.redirected(py, names);
+        if !self.session.is_replayed()
+            || self.is_stopped()
+            || !self.may_print(py, redirected.is_some())
+        {
             return None;
         }
         if let Some(stream) = listeners::stream_in_python(py) {
@@ -57,7 +62,7 @@ impl Recorder {
         }
         // An exception says what it was made with.
         let said: SmallVec<[Option<Object<'py>>; 4]> =
-            args.iter().map(|arg| self.said_by(frame, *arg)).collect();
+            args.iter().map(|arg| self.text_for_print(frame, *arg)).collect();
         let pairs = args.iter().zip(&said);
         let args: SmallVec<[Borrowed<'_, 'py>; 4]> = pairs
             .map(|(arg, said)| said.as_ref().map_or(*arg, |said| said.as_borrowed()))
@@ -66,7 +71,16 @@ impl Recorder {
         if !tensors.into_iter().all(|tensor| self.has_plain_text(frame, *tensor)) {
             return None;
         }
-        let printed = self.note(frame, |state| state.printed(&args, names))?;
+        let printed = self.note(frame, |state| {
+            let Some(mut printed) = state.printed(&args, names)? else { return Ok(None) };
+            if let Some(stream) = &redirected {
+                let Some(stream) = state.value_arg(stream.as_borrowed())? else { return Ok(None) };
+                printed.args.push(stream);
+                printed.keywords.push(state.graph.intern("file"));
+                printed.varies = true;
+            }
+            Ok(Some(printed))
+        })?;
         let has_steps = || self.takes_iterators.get() || self.state.borrow().has_steps();
         let printed =
             printed.filter(|printed| printed.varies || self.session.fullgraph || has_steps())?;
@@ -97,14 +111,118 @@ impl Recorder {
         Some(result)
     }
 
+    /// `write` and `flush` of a standard stream, as progress bars call them: steps like `print`. `None`: it isn't one, and
+    /// nothing was executed.
+    pub(in crate::recorder) fn write_to_stream<'py>(
+        &self,
+        call: Call<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        let Call { frame, callable, args, names } = call;
+        let py = frame.py();
+        let is_plain = match args {
+            [_] => heap::is_named(callable, &["flush"]),
+            [_, text] => text.is_exact_instance_of::<PyString>(),
+            _ => false,
+        };
+        let may_be = is_plain
+            && names.is_none()
+            && self.session.is_replayed()
+            && !self.is_stopped()
+            && self.may_print(py, false)
+            && listeners::stream_in_python(py).is_none();
+        if !may_be {
+            return None;
+        }
+        let varies = args[1..].iter().any(|text| self.state.borrow_mut().holds_numbers(*text));
+        let has_steps = || self.takes_iterators.get() || self.state.borrow().has_steps();
+        if !varies && !self.session.fullgraph && !has_steps() {
+            return None;
+        }
+        let given = self.note(frame, |state| {
+            let Some(stream) = state.stream_arg(args[0]) else { return Ok(None) };
+            let mut given = SmallVec::<[Arg; 2]>::from_slice(&[stream]);
+            for text in &args[1..] {
+                let Some(text) = state.printed_arg(*text)? else { return Ok(None) };
+                given.push(text);
+            }
+            Ok(Some(given))
+        })??;
+        let way_out = self.catch(frame).or_else(|| self.catch_around());
+        let Some(way_out) = way_out else {
+            self.wants_way_around.set(!self.is_untouched(frame));
+            return None;
+        };
+        let result = {
+            let _native = Suspended::new(py);
+            let _deferred = Deferred::new(py);
+            call.natively()
+        };
+        let Ok(written) = &result else {
+            self.stop(frame, Reason::OperationRaised, "write");
+            return Some(result);
+        };
+        // How much was written follows from a text that doesn't vary.
+        let count = own(written).filter(|_| varies);
+        self.note(frame, |state| {
+            let target = state.function_target(callable, PRINT.to_owned());
+            let stack = state.place(frame);
+            let node = state.graph.call(target, &given, stack);
+            match &count {
+                Some(count) => {
+                    state.carry_read(count, node, None);
+                }
+                None if written.is_none() => state.graph.set_value(node, Value::Nothing),
+                None => state.graph.set_value(node, Value::Integer),
+            }
+            state.add_catch(way_out, stack);
+            state.prints = true;
+            Ok(())
+        });
+        Some(Ok(count.unwrap_or_else(|| written.clone())))
+    }
+
+    /// The text of what is no text, number or tensor, where it's known; a stream of the trace's own is none.
+    fn text_for_print<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        if self.is_value(object) && heap::type_name(object) != "StringIO" {
+            return self.value_text(frame, object);
+        }
+        self.said_by(frame, object)
+    }
+
+    /// Where `print` writes to, if the trace has put a text of its own there: `contextlib.redirect_stdout(io.StringIO())`. A
+    /// replay sets `sys.stdout` at its end, so its node is told.
+    fn redirected<'py>(
+        &self,
+        py: Python<'py>,
+        names: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Object<'py>> {
+        let names = names.map_or_else(Vec::new, heap::tuple_items);
+        let says = names.iter().any(|name| heap::text(name.as_borrowed()) == "file");
+        if says || !self.has_written(py, "stdout") {
+            return None;
+        }
+        let stream = library(py, "sys", "stdout").ok()?;
+        self.is_value(stream.as_borrowed()).then_some(stream)
+    }
+
+    fn has_written(&self, py: Python<'_>, name: &str) -> bool {
+        let name = PyString::intern(py, name);
+        self.state.borrow().written.any_at([name.as_ptr() as usize])
+    }
+
     /// Whether what is printed comes behind all that the trace tells, to where it would go in a replay.
-    fn may_print(&self, py: Python<'_>) -> bool {
-        let state = self.state.borrow();
+    fn may_print(&self, py: Python<'_>, is_redirected: bool) -> bool {
         // A replay gives warnings and log records at its end.
-        let streams = ["stdout", "stderr"].map(|name| PyString::intern(py, name));
-        state.written.emissions().is_empty()
-            && !state.enclosed.is_on()
-            && !state.written.any_at(streams.map(|name| name.as_ptr() as usize))
+        let is_told = !self.state.borrow().written.emissions().is_empty();
+        let is_written = self.has_written(py, "stdout") && !is_redirected;
+        !is_told
+            && !is_written
+            && !self.has_written(py, "stderr")
+            && !self.state.borrow().enclosed.is_on()
     }
 
     /// Whether PyTorch says what the text of a tensor is.
@@ -146,6 +264,11 @@ impl State {
                 "sep" | "end" if is_text(arg) => self.printed_arg(*arg)?,
                 "flush" if arg.is_exact_instance_of::<PyBool>() => Some(self.graph_arg(*arg)?),
                 "file" if arg.is_none() => Some(Arg::NONE),
+                "file" if self.is_plain_value(*arg) => {
+                    // Nothing else is written to it.
+                    printed.varies = true;
+                    self.value_arg(*arg)?
+                }
                 "file" => self.stream_arg(*arg),
                 _ => None,
             };

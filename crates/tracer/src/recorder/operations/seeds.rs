@@ -48,7 +48,9 @@ impl Recorder {
                 (true, [generator, _]) => state.is_own_generator(*generator) && !is_state,
                 _ => self.session.is_replayed(),
             };
-            if !is_fine || !may_be || state.enclosed.is_on() {
+            // Code within a node seeds generators at its place, and sets what it has asked for.
+            let may_be = may_be && (is_fine || is_state && state.enclosed.is_on());
+            if !may_be {
                 return Err((Reason::OpaqueCall, heap::name_of(callable)));
             }
             RecordedArgs::of(state, args, None)
@@ -80,9 +82,8 @@ impl Recorder {
         generator: Borrowed<'_, 'py>,
     ) -> Result<Object<'py>> {
         let Call { frame, callable, args, .. } = call;
-        self.note(frame, |state| {
-            let may_be = self.session.is_replayed() && !state.enclosed.is_on();
-            let may_be = may_be && is_on_cpu(generator);
+        self.note(frame, |_| {
+            let may_be = self.session.is_replayed() && is_on_cpu(generator);
             if may_be { Ok(()) } else { Err((Reason::OpaqueCall, heap::name_of(callable))) }
         });
         let target =

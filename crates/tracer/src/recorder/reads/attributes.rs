@@ -15,7 +15,7 @@ use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{ArrayValues, Calls, Ends};
+use crate::recorder::notes::above::{ArrayValues, Calls, Ends, PlainValues};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Descriptor, Kind};
@@ -183,6 +183,13 @@ impl Recorder {
                     format!("attribute {} of a {}", heap::text(name), heap::type_name(owner)),
                 );
                 ops::get_attr(owner, name).map(Found::Value)
+            }
+            Kind::Module if self.state.borrow().is_filtered(owner, name) => {
+                self.stop(frame, Reason::Unsupported, "which warnings are shown");
+                ops::get_attr(owner, name).map(Found::Value)
+            }
+            Kind::Object if let Some(value) = self.attribute_of_value(frame, owner, name) => {
+                value.map(Found::Value)
             }
             _ => self.instance_attr(frame, owner, name),
         }

@@ -92,8 +92,11 @@ impl Recorder {
                 self.tensor_item(frame, owner, place.as_borrowed())
             }
             Kind::Tensor => self.tensor_item(frame, owner, key),
-            // Lists and tuples are guarded as a whole when they are found.
-            Kind::List | Kind::Tuple | Kind::Constant => {
+            // Lists and tuples are guarded as a whole when they are found. A text that is known by identity never changes.
+            Kind::Singleton if !owner.is_instance_of::<PyString>() => {
+                self.no_item(frame, owner, key)
+            }
+            Kind::List | Kind::Tuple | Kind::Constant | Kind::Singleton => {
                 self.guard_answers(frame, key, &["__index__"]);
                 let value = self.subclass_item(frame, owner, key)?;
                 self.note(frame, |state| state.register(value.as_borrowed()));
@@ -108,15 +111,20 @@ impl Recorder {
                 self.note(frame, |state| state.register(value.as_borrowed()));
                 Ok(value)
             }
-            _ => {
-                self.stop(
-                    frame,
-                    Reason::Unsupported,
-                    format!("an item of a {}", heap::type_name(owner)),
-                );
-                ops::get_item(owner, key)
-            }
+            _ => self.no_item(frame, owner, key),
         }
+    }
+
+    /// An item of an object of which nothing is known.
+    fn no_item<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let detail = format!("an item of a {}", heap::type_name(owner));
+        self.stop(frame, Reason::Unsupported, detail);
+        ops::get_item(owner, key)
     }
 
     /// An item of a tensor: an operation.
