@@ -48,6 +48,7 @@ from stator._program_tracing import (
     numpy_ufuncs,
     packed,
     recurrent,
+    sizing,
     stepping,
     table,
     transforms,
@@ -409,7 +410,13 @@ class Tracing:
         leaves = [spec if isinstance(spec, TensorSpec) else TensorSpec(spec) for spec in found]
         self.types = [(_dtype_name(spec.dtype), list(spec.shape)) for spec in leaves]
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self.inputs = [self._input(spec) for spec in leaves]
+        sizes = sizing.sizes() or [
+            [UNKNOWN if size is None else size for size in spec.shape] for spec in leaves
+        ]
+        self.inputs = [self._input(*each) for each in zip(leaves, sizes, strict=True)]
+        # Tensors from outside, and what is taken in their place: by address.
+        self.outside: tuple[torch.Tensor, ...] = ()
+        self.kept = sizing.kept()
         arrays.begin()
         if is_numpy:
             if not leaves or any(isinstance(leaf, arrays.ArraySpec) for leaf in leaves):
@@ -441,8 +448,7 @@ class Tracing:
             self.function = _calling(function)
         self._states = contextlib.ExitStack()
 
-    def _input(self, spec: TensorSpec) -> Any:
-        sizes = [UNKNOWN if size is None else size for size in spec.shape]
+    def _input(self, spec: TensorSpec, sizes: Sequence[int]) -> Any:
         with self._mode:
             tensor = torch.empty(sizes, dtype=spec.dtype)
         unknown = {index for index, size in enumerate(spec.shape) if size is None}
