@@ -336,9 +336,12 @@ def _weak_callbacks() -> list[types.CodeType]:
 _NUMBER = torch.ops.aten._local_scalar_dense.default
 
 
+_NODES = {**autograd.NODES, **recurrent.NODES}
+
+
 def _name_of(value: Any) -> str | None:
     """The name in a text that stands for an object."""
-    for name, node in autograd.NODES.items():
+    for name, node in _NODES.items():
         if value is node:
             return name
     return table.name_of(value)
@@ -347,7 +350,7 @@ def _name_of(value: Any) -> str | None:
 class Tracing:
     """One trace of a program. The attributes are those that the native side asks for."""
 
-    nodes = autograd.NODES
+    nodes = _NODES
     silent = [
         *(*arrays.SILENT, *autograd.SILENT, *casting.SILENT, *decomposed.SILENT, *indexing.SILENT),
         *(
