@@ -377,7 +377,9 @@ def _in_order(
         if dtype != spec.dtype or len(sizes) != len(spec.shape):
             return None
         # What the type leaves open the program has to leave open too.
-        if not is_any_size and any(wanted not in (None, size) for size, wanted in zip(sizes, spec.shape, strict=True)):
+        if not is_any_size and any(
+            wanted not in (None, size) for size, wanted in zip(sizes, spec.shape, strict=True)
+        ):
             return None
     return [sizes for _, sizes in found]
 

@@ -6,7 +6,6 @@ client comes whose sizes none of its programs is for.
 
 from __future__ import annotations
 
-import collections
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -97,7 +96,7 @@ class _Asked(NamedTuple):
 
 
 class _Outside(NamedTuple):
-    """What a function read outside of it when it was made a computation, as far as a program tells."""
+    """What a function read outside of it when it was made a computation, as a program tells it."""
 
     size: int
     """The size of what varies, in that program."""
@@ -239,9 +238,7 @@ _FIRST_SAID = 16
 def _is_for(program: TensorProgram, sizes: Sequence[tuple[int, ...]]) -> bool:
     fits = all(
         len(spec.shape) == len(found)
-        and all(
-            wanted in (None, size) for wanted, size in zip(spec.shape, found, strict=True)
-        )
+        and all(wanted in (None, size) for wanted, size in zip(spec.shape, found, strict=True))
         for spec, found in zip(program.inputs, sizes, strict=True)
     )
     return fits and program._native.failing([list(each) for each in sizes]) is None

@@ -71,9 +71,7 @@ class _View:
 def _viewing(forward: Any) -> Callable[..., Any]:
     # A function of its own, so that this isn't substituted again.
     names = {**forward.__globals__, "_VF": types.SimpleNamespace(**_NETWORKS)}
-    original = types.FunctionType(
-        forward.__code__, names, forward.__name__, forward.__defaults__
-    )
+    original = types.FunctionType(forward.__code__, names, forward.__name__, forward.__defaults__)
 
     def viewed(self: Any, input: Any, hx: Any = None) -> Any:
         view = _View(self)

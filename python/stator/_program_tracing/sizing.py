@@ -16,7 +16,7 @@ _OF_THREAD = threading.local()
 def sized(sizes: Sequence[Sequence[int]] | None, kept: dict[int, Any]) -> Iterator[None]:
     """Programs that are traced within are traced with these sizes of their inputs (`None`: those
     that they have otherwise), and with what `kept` has for tensors from outside, by address."""
-    before = getattr(_OF_THREAD, "state", (None, {}))
+    before = _state()
     _OF_THREAD.state = (sizes, kept)
     try:
         yield
@@ -26,11 +26,15 @@ def sized(sizes: Sequence[Sequence[int]] | None, kept: dict[int, Any]) -> Iterat
 
 def sizes() -> Sequence[Sequence[int]] | None:
     """The sizes of a program's inputs."""
-    found: Sequence[Sequence[int]] | None = getattr(_OF_THREAD, "state", (None, {}))[0]
-    return found
+    return _state()[0]
 
 
 def kept() -> dict[int, Any]:
     """What is taken in the place of tensors from outside."""
-    found: dict[int, Any] = getattr(_OF_THREAD, "state", (None, {}))[1]
+    return _state()[1]
+
+
+def _state() -> tuple[Sequence[Sequence[int]] | None, dict[int, Any]]:
+    found: tuple[Sequence[Sequence[int]] | None, dict[int, Any]]
+    found = getattr(_OF_THREAD, "state", (None, {}))
     return found

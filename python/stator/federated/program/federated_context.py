@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from typing import Any, TypeAlias
 
+from stator._stator import federated as _native
 from stator._stator.federated import (
     SERVER,
     FederatedType,
@@ -55,6 +56,7 @@ def contains_only_server_placed_data(type_signature: Any) -> bool:
     return isinstance(type_signature, (SequenceType, TensorType))
 
 
+@_native.hidden
 def check_in_federated_context() -> None:
     """Raises `ValueError` unless the current context is a `FederatedContext`: a program asks first,
     rather than when it is given results where it expects references."""
