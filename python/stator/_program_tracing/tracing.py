@@ -417,6 +417,10 @@ class Tracing:
             [UNKNOWN if size is None else size for size in spec.shape] for spec in leaves
         ]
         self.inputs = [self._input(*each) for each in zip(leaves, sizes, strict=True)]
+        # Whether it's for these sizes, and others like them alone.
+        self.is_sized = sizing.sizes() is not None
+        if self.is_sized:
+            self.substitutes = [*self.substitutes, *loading.OF_SOME_SIZES]
         # Tensors from outside, and what is taken in their place: by address.
         self.outside: tuple[torch.Tensor, ...] = ()
         self.kept = sizing.kept()

@@ -422,8 +422,7 @@ impl Recorder {
             let _native = Suspended::new(frame.py());
             return native();
         }
-        let length = self.python_converted(frame, object, "__len__", Conversion::Length);
-        length.unwrap_or_else(native)
+        self.python_length(frame, object).unwrap_or_else(native)
     }
 
     /// `isinstance`, `issubclass`, `callable`: functions of types, which are guarded.
