@@ -119,11 +119,18 @@ def _container(kind: Any, names: list[str | None], inner: list[Any]) -> Any:
     return kind(**{str(name): item for name, item in zip(names, inner, strict=True)})
 
 
-def finished(program: TensorProgram, tracing: Tracing) -> tuple[Any, _Runner, bytes]:
-    """The result's type, what runs the program, and its bytes."""
+def finished(
+    function: Any, specs: Any, kwargs: Any, program: TensorProgram, tracing: Tracing
+) -> tuple[Any, _Runner, bytes]:
+    """The result's type, what runs the program, and its bytes. `function`: what may be traced anew
+    for sizes that the program isn't for."""
     types = iter([_tensor_type(spec) for spec in program.outputs])
     result = _federated.to_type(rebuilt(tracing.result, types))
-    return result, _Runner(program), program.to_bytes()
+    programs = None
+    if function is not None:
+        programs = _sized_programs.others(function, specs, kwargs, program, tracing)
+    runner = _Runner(program) if programs is None else _RunnerBySizes(programs)
+    return result, runner, program.to_bytes()
 
 
 def by_sizes(
@@ -212,6 +219,7 @@ class _Runner:
             default_dtype=getattr(torch, program._native.default_dtype),
             switches=program._switches,
             most_bytes=_BYTES,
+            least_at_once=(_LEAST, _LEAST_PADDED),
             has_variants=self.has_variants,
         )
 
@@ -323,6 +331,8 @@ class Flat(NamedTuple):
     """Whether it switches autocast."""
     most_bytes: int
     """How large the inputs of several clients may be together."""
+    least_at_once: tuple[int, int]
+    """How few clients it runs at once, if they have as many rows, and if some are padded."""
     has_variants: bool
     """Whether there are other programs, for other sizes."""
 
@@ -348,7 +358,7 @@ class _RunnerBySizes(_Runner):
         return self._variants.setdefault(id(program), _Runner(program, is_variant=True))
 
     def __reduce__(self) -> Any:
-        return _RunnerBySizes, (self._programs,)
+        return self._programs.sent(_RunnerBySizes, _Runner)
 
 
 # What sets something of a tensor, in a program's text.
@@ -431,6 +441,10 @@ _AT_ONCE = 256
 
 _BYTES = 16 << 20
 """How large their inputs may be together."""
+
+_LEAST, _LEAST_PADDED = 8, 12
+"""Fewer clients than so many, with as many rows, or padded, are quicker one after the other: each
+operation costs what ten cost alone."""
 
 _ATTEMPTS = 3
 

@@ -7,7 +7,11 @@ client comes whose sizes none of its programs is for.
 from __future__ import annotations
 
 import logging
+import pickle
+import re
+import sys
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -54,7 +58,7 @@ def made(
     )
     assert size is not None
     asked = _Asked(function, specs, kwargs, tracing.is_numpy)
-    other, of_other = asked.trace(_all(leaves, size + _NEXT), is_exact=True)
+    other, _ = asked.trace(_all(leaves, size + _NEXT), is_exact=True)
     if other.gives != found.gives or len(other.outputs) != len(found.outputs):
         return None
     outputs = []
@@ -63,9 +67,21 @@ def made(
             return None
         pairs = zip(one.shape, two.shape, strict=True)
         outputs.append(TensorSpec(one.dtype, tuple([a if a == b else None for a, b in pairs])))
-    again = {id(each) for each in of_other.outside}
-    keeps = tuple([id(each) in again for each in tracing.outside])
-    return Programs(asked, _Outside(size, found, keeps), outputs), outputs
+    return Programs(asked, _Outside(size, found, tracing.outside), outputs), outputs
+
+
+def others(
+    function: Any, specs: Any, kwargs: Any, program: TensorProgram, tracing: Any
+) -> Programs | None:
+    """The programs of a function whose first one is for all sizes that it was decided for. `None`:
+    nothing was decided by sizes."""
+    if not _DECIDES.search(program.text):
+        return None
+    asked = _Asked(function, specs, kwargs, tracing.is_numpy)
+    return Programs(asked, _Outside(None, program, tracing.outside), program.outputs)
+
+
+_DECIDES = re.compile(r"^require ", re.MULTILINE)
 
 
 class _Asked(NamedTuple):
@@ -78,15 +94,16 @@ class _Asked(NamedTuple):
 
     def trace(
         self,
-        sizes: Sequence[Sequence[int]],
+        sizes: Sequence[Sequence[int]] | None,
         *,
         is_exact: bool,
         kept: dict[int, torch.Tensor] | None = None,
     ) -> tuple[TensorProgram, Any]:
-        """The program for inputs of these sizes, and the object of its trace. `is_exact`: for these
-        alone. `kept`: what is taken in the place of tensors from outside, by their addresses."""
+        """The program for inputs of these sizes (`None`: those of any trace), and the object of its
+        trace. `is_exact`: for these alone. `kept`: what is taken in the place of
+        tensors from outside, by their addresses."""
         specs, kwargs = self.specs, self.kwargs
-        if is_exact:
+        if is_exact and sizes is not None:
             specs, kwargs = _with_sizes(specs, kwargs, sizes)
         if self.is_numpy:
             specs, kwargs = _of_arrays(specs, kwargs)
@@ -95,26 +112,36 @@ class _Asked(NamedTuple):
             return program, tracing
 
 
-class _Outside(NamedTuple):
-    """What a function read outside of it when it was made a computation, as a program tells it."""
+class _Outside:
+    """What a function read outside of it when it was made a computation, as a program tells it.
 
-    size: int
-    """The size of what varies, in that program."""
-    program: TensorProgram
-    keeps: tuple[bool, ...]
-    """For each of its constants, whether it is a tensor that is there before the trace."""
+    size: that of what varies, in this program. `None`: it's the one for all sizes.
+    given: the tensors from outside that are its constants.
+    """
+
+    def __init__(
+        self, size: int | None, program: TensorProgram, given: Sequence[torch.Tensor] = ()
+    ) -> None:
+        self.size = size
+        self.program = program
+        self._given = [weakref.ref(each) for each in given]
 
     def kept(self, asked: _Asked) -> dict[int, torch.Tensor]:
-        """The tensors that are there, as they were: by the addresses of what they are now. Raises
-        where something else is no longer what it was."""
-        program, tracing = asked.trace(
-            _all(_leaf_specs(asked.specs, asked.kwargs), self.size), is_exact=True
-        )
+        """Tensors that are still there, as they were: by their addresses. Raises where something
+        else is no longer what it was."""
+        leaves = _leaf_specs(asked.specs, asked.kwargs)
+        sizes = None if self.size is None else _all(leaves, self.size)
+        program, tracing = asked.trace(sizes, is_exact=sizes is not None)
         old, new = self.program._constants, program._constants
-        is_same = program.text == self.program.text and all(
-            keeps or _is_equal(*pair)
-            for keeps, pair in zip(self.keeps, zip(old, new, strict=True), strict=True)
-        )
+        is_same = program.text == self.program.text
+        kept: dict[int, torch.Tensor] = {}
+        if is_same:
+            before = [each() for each in self._given] or [None for _ in old]
+            for was, now, copy, fresh in zip(before, tracing.outside, old, new, strict=True):
+                if was is now:
+                    kept[id(now)] = copy
+                elif not _is_equal(copy, fresh):
+                    is_same = False
         if not is_same:
             raise ProgramInputError(
                 "The function is traced anew for sizes that it wasn't traced for, and what it "
@@ -122,8 +149,10 @@ class _Outside(NamedTuple):
                 f"\n  declared: {program._declared()}"
                 "\n  hint:     give what changes as an argument, or make the computation anew"
             )
-        known = zip(self.keeps, tracing.outside, old, strict=True)
-        return {id(each): kept for keeps, each, kept in known if keeps}
+        return kept
+
+    def __reduce__(self) -> Any:
+        return _Outside, (self.size, self.program)
 
 
 class Programs:
@@ -136,15 +165,17 @@ class Programs:
         self.outputs = outputs
         self._leaves = _leaf_specs(asked.specs, asked.kwargs)
         self._lock = threading.RLock()
-        self._found: list[TensorProgram] = []
+        self._found = [outside.program] if outside.size is None else []
         self._by_sizes: dict[tuple[tuple[int, ...], ...], TensorProgram] = {}
         # Whether the function can't be traced but for one size.
         self._is_exact = False
         self._said = _FIRST_SAID
+        # The function as it is sent to other processes.
+        self._sent: bytes | None = None
 
     @property
     def first(self) -> TensorProgram:
-        """That for the sizes at which it was found out what the function gives."""
+        """That which told what the function gives."""
         return self._outside.program
 
     def sizes_of(self, varying: Sequence[int]) -> list[tuple[int, ...]]:
@@ -179,10 +210,16 @@ class Programs:
             try:
                 program, _ = self._asked.trace(sizes, is_exact=False, kept=kept)
             except ProgramError:
-                # What is asked of the sizes needs their values.
+                # What is asked of the sizes can't be said of others.
                 self._is_exact = True
         if program is None:
-            program, _ = self._asked.trace(sizes, is_exact=True, kept=kept)
+            try:
+                program, _ = self._asked.trace(sizes, is_exact=True, kept=kept)
+            except ProgramError:
+                if self._outside.size is not None:
+                    raise
+                # It says itself for which sizes it is.
+                return self.first
         if not _is_for(program, sizes):
             raise ProgramInputError(
                 f"The program isn't for the sizes {sizes} that it was traced with, though nothing "
@@ -228,8 +265,26 @@ class Programs:
                 len(self._found),
             )
 
+    def sent(self, of_all: Any, of_first: Any) -> Any:
+        """How what runs them is made in another process. Where the function can't be pickled, and
+        the first program is for most sizes, it's that one alone."""
+        if self._outside.size is not None:
+            return of_all, (self,)
+        if self._sent is None:
+            pickling = sys.modules.get("ray.cloudpickle") or pickle
+            try:
+                self._sent = pickling.dumps(self._asked)
+            except Exception:
+                return of_first, (self.first,)
+        return _received, (of_all, self._sent, self.first)
+
     def __reduce__(self) -> Any:
         return Programs, (self._asked, self._outside, self.outputs)
+
+
+def _received(of_all: Any, asked: bytes, first: TensorProgram) -> Any:
+    """What runs the programs, in another process."""
+    return of_all(Programs(pickle.loads(asked), _Outside(None, first), first.outputs))
 
 
 _FIRST_SAID = 16

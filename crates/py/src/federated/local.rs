@@ -170,7 +170,9 @@ fn trace(
             return Err(error);
         }
     };
-    let finished = helper.call_method1("finished", (program, tracing));
+    let Asked { specs, kwargs, .. } = &asked;
+    let anew = Some(function).filter(|function| !is_ours(function).unwrap_or(true));
+    let finished = helper.call_method1("finished", (anew, specs, kwargs, program, tracing));
     let finished = finished.inspect_err(without_frames)?;
     let (result, callable, bytes): (Bound<'_, PyAny>, Py<PyAny>, Bound<'_, PyBytes>) =
         finished.extract()?;
@@ -311,7 +313,8 @@ fn by_sizes(
         let (specs, kwargs) = attempt?.extract()?;
         let sized = Asked { function, helper, specs, kwargs };
         let made = sized.traced(arrays, declared).and_then(|(program, tracing)| {
-            helper.call_method1("by_sizes", (function, &asked.specs, &asked.kwargs, program, tracing))
+            helper
+                .call_method1("by_sizes", (function, &asked.specs, &asked.kwargs, program, tracing))
         });
         match made {
             Ok(made) if made.is_none() => return Ok(None),

@@ -375,21 +375,23 @@ fn callable_computation<'py>(
 }
 
 /// What [`callable_computation`] makes a compiled computation of in another process, if it runs a Python function:
-/// a program goes as its bytes.
+/// a program goes as its bytes, unless there are others for other sizes.
 pub fn python_function<'py>(
     py: Python<'py>,
     compiled: &Compiled,
     ty: &Type,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    match compiled.payload.as_any().downcast_ref::<Callable>() {
-        Some(Callable { function, unpack, declared, program: None }) => {
-            let of = types::wrap(py, ty)?;
-            (function.bind(py), of, &*compiled.name, declared.as_deref(), *unpack)
-                .into_pyobject(py)
-                .map(Some)
-        }
-        _ => Ok(None),
+    let Some(Callable { function, unpack, declared, program }) =
+        compiled.payload.as_any().downcast_ref()
+    else {
+        return Ok(None);
+    };
+    let function = function.bind(py);
+    if program.is_some() && !has_variants(function)? {
+        return Ok(None);
     }
+    let of = types::wrap(py, ty)?;
+    (function, of, &*compiled.name, declared.as_deref(), *unpack).into_pyobject(py).map(Some)
 }
 
 /// A Python function as a computation; see [`callable_computation`].

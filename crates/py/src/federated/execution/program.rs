@@ -12,6 +12,7 @@ use stator_federated::execution::{Draw, Value, of_type};
 use stator_federated::types::{TensorType, Type, TypeKind};
 
 use super::batch::Batch;
+use super::hidden::hide;
 use super::kernels::in_context;
 use super::leaf::{Leaf, to_leaf};
 use super::padding::{Together, together};
@@ -47,6 +48,8 @@ pub struct Flat {
     /// Whether it switches autocast, so that something has to see to that where it raises.
     switches: bool,
     most_bytes: u64,
+    /// How few clients it runs at once, if they have as many rows, and if some are padded.
+    least_at_once: (usize, usize),
     convert: Convert,
     parameter: Option<Type>,
     result: Type,
@@ -113,6 +116,7 @@ impl Flat {
             default_dtype: found.getattr("default_dtype")?.unbind(),
             switches: found.getattr("switches")?.extract()?,
             most_bytes: found.getattr("most_bytes")?.extract()?,
+            least_at_once: found.getattr("least_at_once")?.extract()?,
             convert: Convert::new(py)?,
             parameter: of.parameter.clone(),
             result: of.result.clone(),
@@ -161,7 +165,7 @@ impl Flat {
         argument: Option<&Value<Leaf>>,
     ) -> PyResult<Option<Value<Leaf>>> {
         let Some(leaves) = self.leaves(py, argument)? else { return Ok(None) };
-        match self.variant(py, &leaves).inspect_err(|error| error.set_traceback(py, None))? {
+        match self.variant(py, &leaves).map_err(|error| hide(py, error, true))? {
             Some(variant) => variant.run_on(py, &leaves).map(Some),
             None => self.run_on(py, &leaves).map(Some),
         }
@@ -202,9 +206,7 @@ impl Flat {
         }
         for (variant, clients) in parts {
             let at_once: usize = variant.runner.bind(py).getattr("clients_at_once")?.extract()?;
-            if at_once > 1
-                && variant.run_some(py, &rows, clients.clone(), drawn, &mut results)?
-            {
+            if at_once > 1 && variant.run_some(py, &rows, clients.clone(), drawn, &mut results)? {
                 continue;
             }
             for client in clients {
@@ -235,6 +237,10 @@ impl Flat {
                 continue;
             }
             let most = self.at_once(py, &rows[group.largest()])?;
+            // A few are quicker one after the other.
+            let (equal, padded) = self.least_at_once;
+            let least = if group.is_padded() { padded } else { equal };
+            let most = if most.min(group.clients().len()) < least { 1 } else { most };
             for part in group.chunks(most) {
                 let made = match part.clients() {
                     &[alone] => {

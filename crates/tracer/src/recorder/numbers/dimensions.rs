@@ -138,7 +138,8 @@ impl Recorder {
         };
         let is_converted = || {
             let name = heap::text(frame.code().name());
-            heap::is_number(value) && is_converted(&name) && !is_measured(&name) || gives_text(&name) && is_text()
+            heap::is_number(value) && is_converted(&name) && !is_measured(&name)
+                || gives_text(&name) && is_text()
         };
         if is_read || is_converted() {
             self.concrete(frame, &[value], "returned to C code");
