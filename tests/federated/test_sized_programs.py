@@ -29,7 +29,7 @@ from torch.utils.data import (
 import stator.federated as fl
 from stator._sized_programs import Programs
 from stator._stator import federated as native
-from stator.errors import ProgramError, ProgramInputError
+from stator.errors import AmbiguousArraysError, ProgramError, ProgramInputError
 from stator.federated.execution import LocalContext
 
 ROWS = OrderedDict(
@@ -318,6 +318,22 @@ def test_sizes_of_results_may_follow() -> None:
     assert str(local.type_signature.result) == "float32[?,3]"
     given = clients([4])[0]
     same(local(given), given["x"] * 2)
+
+
+def test_what_could_be_code_of_two_kinds_is_said() -> None:
+    def spread(x: Any) -> Any:
+        found = 0.0
+        for at in range(len(x) - 2):
+            found = found + x[at : at + 3].std()
+        return found
+
+    column = fl.TensorType(np.float64, [None])
+    with pytest.raises(AmbiguousArraysError):
+        fl.local_computation(column)(spread)
+    given = np.arange(6.0)
+    for arrays, of in (("numpy", given), ("torch", torch.tensor(given))):
+        local = fl.local_computation(column, arrays=arrays)(spread)
+        assert local(given) == pytest.approx(float(spread(of)))
 
 
 def test_messages() -> None:

@@ -295,8 +295,13 @@ impl<'py> Asked<'_, 'py> {
 
 /// Whether something can't be part of a program.
 fn is_program_error(error: &PyErr, py: Python<'_>) -> bool {
+    is_error(error, py, "ProgramError")
+}
+
+/// Whether an error is of a class of ours.
+fn is_error(error: &PyErr, py: Python<'_>, class: &str) -> bool {
     let errors = py.import("stator.errors");
-    let class = errors.and_then(|errors| errors.getattr("ProgramError"));
+    let class = errors.and_then(|errors| errors.getattr(class));
     class.is_ok_and(|class| error.is_instance(py, &class))
 }
 
@@ -323,6 +328,8 @@ fn by_sizes(
                 let result = types::expect_type(&result, "the result's type")?;
                 return Ok(Some(Body { callable, unpack: false, result, program: None }));
             }
+            // It's said what it could be, rather than what it can't.
+            Err(error) if is_error(&error, py, "AmbiguousArraysError") => return Err(error),
             Err(error) if error.is_instance_of::<PyException>(py) => {}
             Err(error) => return Err(error),
         }
