@@ -222,6 +222,38 @@ def test_who_has_too_few_is_told(fn: Any, run: list[tuple[int, bool]]) -> None:
     assert "at client 1" in raised.value.__notes__
 
 
+DIVIDED = {
+    "in three": lambda x: x.reshape(3, -1).var(1, unbiased=False),
+    "in six": lambda x: x.view(6, -1).abs().sqrt().amax(1),
+    "a column in two": lambda x: x[:, 0].reshape(2, -1).logsumexp(1),
+    "in rows of six": lambda x: (x.reshape(-1, 6).sum(1) ** 2).mean(),
+    "in rows of nine": lambda x: x.view(-1, 9).tanh().mean(0),
+}
+
+
+@pytest.mark.parametrize("fn", DIVIDED.values(), ids=DIVIDED)
+def test_numbers_that_are_divided_anew(fn: Any, run: list[tuple[int, bool]]) -> None:
+    sizes = [6 * size for size in SIZES]
+    same(*both(gradient(lambda w, r: fn(r["x"] * w).sum()), sizes))
+    same(*both(lambda w, r: fn(r["x"]), sizes))
+    assert run and all(is_padded for _, is_padded in run)
+
+
+def test_numbers_that_can_not_be_divided_so_are_told() -> None:
+    with pytest.raises((RuntimeError, ProgramInputError)) as raised:
+        both(lambda w, r: r["y"].reshape(2, -1).sum(1), [4, 6, 5, 6])
+    assert "at client 2" in raised.value.__notes__
+
+
+def test_spectra_of_so_many_rows(run: list[tuple[int, bool]]) -> None:
+    def fn(w: Any, r: Any) -> Any:
+        found = torch.fft.rfft(r["x"] * w, n=8, dim=0).abs().sum()
+        return found + torch.fft.fft(r["x"] * w).abs().square().mean()
+
+    same(*both(gradient(fn)))
+    assert all(is_padded for _, is_padded in run)
+
+
 def test_convolutions_with_fewer_rows_than_they_are_given(run: list[tuple[int, bool]]) -> None:
     def fn(w: Any, r: Any) -> Any:
         kernel = torch.ones(2, 3, 3) * w[:, None]

@@ -15,6 +15,7 @@ from stator._program_tracing.padding import (
     compared,
     elements,
     many,
+    positive,
     rule_for,
     total,
     without_rows,
@@ -362,6 +363,21 @@ def _batch_norm(
     return padding.mark(found, 0)
 
 
+# Spectra of so many rows as the program says: there are zeros behind the last one.
+
+
+@rule_for("fft", "rfft")
+def _spectrum(
+    padding: Padding, call: Any, /, input: Any, n: Any = None, dim: int = -1, *norm: Any, **how: Any
+) -> Any:
+    without_rows(padding, n, norm, how)
+    at, rows = positive(dim, input), padding.dim(input)
+    if at == rows and n is None:
+        raise NotPaddedError("clients of different sizes: a spectrum of all rows")
+    found = call(padding.only(input, 0, [at]), n, dim, *norm, **how)
+    return found if at == rows or rows is None else padding.mark(found, rows)
+
+
 # Convolutions along rows.
 
 
@@ -387,7 +403,7 @@ def _along(
     step, apart = _single(stride), _single(dilation)
     reach = apart * (weight.shape[-1] - 1)
     both = {"valid": 0, "same": reach}.get(pad, -1) if isinstance(pad, str) else 2 * _single(pad)
-    if dim != input.dim() - 1 or step != 1 or both > reach:
+    if dim is None or dim != input.dim() - 1 or step != 1 or both > reach:
         raise NotPaddedError("clients of different sizes: rows are mixed")
     # Beyond a client's own rows there are zeros, as PyTorch has them beyond the last one.
     found = call(padding.only(input, 0), weight, bias, stride, pad, dilation, groups)
