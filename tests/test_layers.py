@@ -113,7 +113,7 @@ ASKED = {
         "python_binary python_compare python_contains python_iter python_next python_truth "
         "python_unary",
     ),
-    "Conversions": ("calls", "python_converted python_format python_text"),
+    "Conversions": ("calls", "python_converted python_format python_length python_text"),
 }
 RECORDER_ROOMS = ROOT / "crates" / "tracer" / "src" / "recorder"
 # Names that are methods of Python's objects, too.
