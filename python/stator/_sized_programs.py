@@ -26,12 +26,9 @@ from stator.programs import TensorProgram
 
 __all__ = ["Programs", "attempts", "made"]
 
-_TRIED = 37, 523
-"""Sizes that those which vary have while it is found out what the function gives: so a loader has
-several batches, the last one smaller, or one, whose size is known."""
-
-_NEXT = 4
-"""So much larger they are the second time, which tells what depends on them."""
+_TRIED = 37, 60, 523, 840
+"""Sizes that those which vary have while it is found out what the function gives, and then twice
+as much: so a loader has several batches, and rows can be divided by many numbers."""
 
 _LOG = logging.getLogger("stator.federated")
 
@@ -58,7 +55,7 @@ def made(
     )
     assert size is not None
     asked = _Asked(function, specs, kwargs, tracing.is_numpy)
-    other, _ = asked.trace(_all(leaves, size + _NEXT), is_exact=True)
+    other, _ = asked.trace(_all(leaves, 2 * size), is_exact=True)
     if other.gives != found.gives or len(other.outputs) != len(found.outputs):
         return None
     outputs = []

@@ -125,6 +125,14 @@ def of_arrays(rows: Any) -> Any:
     return found
 
 
+def in_pairs(rows: Any) -> Any:
+    """Whose number of rows is even."""
+    found = torch.zeros(6)
+    for pair in rows["x"].reshape(-1, 6):
+        found = found * 0.5 + pair
+    return found
+
+
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "batches": lambda rows: trained(rows, batch_size=4),
     "whole batches": lambda rows: (
@@ -187,6 +195,12 @@ def test_results_are_those_of_plain_python(name: str, exact: bool) -> None:
             given = clients(sizes)
             for found, rows in zip(comp(given), given, strict=True):
                 same(found, fn(as_tensors(rows)))
+
+
+def test_rows_that_are_divided() -> None:
+    given = clients([2, 6, 4, 6])
+    for found, rows in zip(at_clients(in_pairs)(given), given, strict=True):
+        same(found, in_pairs(as_tensors(rows)))
 
 
 @pytest.mark.parametrize("exact", [False, True])
