@@ -30,6 +30,10 @@ _TRIED = 37, 60, 523, 840
 """Sizes that those which vary have while it is found out what the function gives, and then twice
 as much: so a loader has several batches, and rows can be divided by many numbers."""
 
+_FEW = 3
+"""The sizes at which it is looked whether what the function reads is what it was, if it can be
+traced for these: a short loop takes less time."""
+
 _LOG = logging.getLogger("stator.federated")
 
 
@@ -64,7 +68,14 @@ def made(
             return None
         pairs = zip(one.shape, two.shape, strict=True)
         outputs.append(TensorSpec(one.dtype, tuple([a if a == b else None for a, b in pairs])))
-    return Programs(asked, _Outside(size, found, tracing.outside), outputs), outputs
+    outside = _Outside(size, found, tracing.outside)
+    try:
+        few, of_few = asked.trace(_all(leaves, _FEW), is_exact=True)
+    except Exception:
+        pass
+    else:
+        outside = _Outside(_FEW, few, of_few.outside, also=outside)
+    return Programs(asked, outside, outputs, found), outputs
 
 
 def others(
@@ -114,14 +125,21 @@ class _Outside:
 
     size: that of what varies, in this program. `None`: it's the one for all sizes.
     given: the tensors from outside that are its constants.
+    also: another program that says what tensors were.
     """
 
     def __init__(
-        self, size: int | None, program: TensorProgram, given: Sequence[torch.Tensor] = ()
+        self,
+        size: int | None,
+        program: TensorProgram,
+        given: Sequence[torch.Tensor] = (),
+        *,
+        also: _Outside | None = None,
     ) -> None:
         self.size = size
         self.program = program
         self._given = [weakref.ref(each) for each in given]
+        self._also = also
 
     def kept(self, asked: _Asked) -> dict[int, torch.Tensor]:
         """Tensors that are still there, as they were: by their addresses. Raises where something
@@ -131,7 +149,7 @@ class _Outside:
         program, tracing = asked.trace(sizes, is_exact=sizes is not None)
         old, new = self.program._constants, program._constants
         is_same = program.text == self.program.text
-        kept: dict[int, torch.Tensor] = {}
+        kept = {} if self._also is None else self._also.there()
         if is_same:
             before = [each() for each in self._given] or [None for _ in old]
             for was, now, copy, fresh in zip(before, tracing.outside, old, new, strict=True):
@@ -148,6 +166,11 @@ class _Outside:
             )
         return kept
 
+    def there(self) -> dict[int, torch.Tensor]:
+        """The tensors that are still there, as they were: by their addresses."""
+        pairs = zip(self._given, self.program._constants, strict=True)
+        return {id(each): copy for ref, copy in pairs if (each := ref()) is not None}
+
     def __reduce__(self) -> Any:
         return _Outside, (self.size, self.program)
 
@@ -156,9 +179,17 @@ class Programs:
     """The programs of a function, each for some sizes of what it is given. Any number of threads
     may ask."""
 
-    def __init__(self, asked: _Asked, outside: _Outside, outputs: Sequence[TensorSpec]) -> None:
+    def __init__(
+        self,
+        asked: _Asked,
+        outside: _Outside,
+        outputs: Sequence[TensorSpec],
+        first: TensorProgram | None = None,
+    ) -> None:
         self._asked = asked
         self._outside = outside
+        # That which told what the function gives.
+        self.first = outside.program if first is None else first
         self.outputs = outputs
         self._leaves = _leaf_specs(asked.specs, asked.kwargs)
         self._lock = threading.RLock()
@@ -169,11 +200,6 @@ class Programs:
         self._said = _FIRST_SAID
         # The function as it is sent to other processes.
         self._sent: bytes | None = None
-
-    @property
-    def first(self) -> TensorProgram:
-        """That which told what the function gives."""
-        return self._outside.program
 
     def sizes_of(self, varying: Sequence[int]) -> list[tuple[int, ...]]:
         """The sizes of all inputs, of those of the inputs that vary, one after the other."""
@@ -276,7 +302,7 @@ class Programs:
         return _received, (of_all, self._sent, self.first)
 
     def __reduce__(self) -> Any:
-        return Programs, (self._asked, self._outside, self.outputs)
+        return Programs, (self._asked, self._outside, self.outputs, self.first)
 
 
 def _received(of_all: Any, asked: bytes, first: TensorProgram) -> Any:
