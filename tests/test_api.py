@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import functools
 import inspect
@@ -12,6 +13,7 @@ import pickle
 import re
 import subprocess
 import sys
+import traceback
 import types
 import warnings
 from pathlib import Path
@@ -485,6 +487,9 @@ MISTAKES = {
     "compile(add, mode=..., options=...)": lambda: stator.compile(add, mode="m", options={"o": 1}),
     "compile(add, recompile_limit=0)": lambda: stator.compile(add, recompile_limit=0),
     "compile(add, fullgraph=1)": lambda: stator.compile(add, fullgraph=1),
+    "compile(add, when='never')": lambda: stator.compile(add, when="never"),
+    "compile(add, verify='last')": lambda: stator.compile(add, verify="last"),
+    "compile(add, tier='replay')": lambda: stator.compile(add, tier="replay"),
     "compile(add, dynamic='yes')": lambda: stator.compile(add, dynamic="yes"),
     "compile(generator, fullgraph=True)": lambda: stator.compile(generator, fullgraph=True),
     "disable(3)": lambda: stator.disable(3),
@@ -515,6 +520,50 @@ def test_messages(golden: Any) -> None:
         lines += [f"stator.{title}", f"{type(raised.value).__name__}: {raised.value}", ""]
     text = "\n".join(lines).replace(__file__, "test_api.py")
     golden("errors", re.sub(r"line \d+", "line N", text))
+
+
+# Public functions given something that is nothing for them; what they are may be Python's own error.
+UNFIT = {
+    "allow_in_graph": lambda: stator.allow_in_graph(3),
+    "assume_constant_result": lambda: stator.assume_constant_result(3),
+    "compile": lambda: stator.compile(add, bakend="fx"),
+    "disable": lambda: stator.disable(3),
+    "export": lambda: stator.export(add, (1,), dynamic=True),
+    "graph_break": lambda: stator.graph_break(3),
+    "install": lambda: stator.install(3),
+    "installed": lambda: stator.installed(3),
+    "is_compiling": lambda: stator.is_compiling(3),
+    "list_backends": lambda: stator.list_backends(3),
+    "load_traces": lambda: stator.load_traces(3),
+    "mark_dynamic": lambda: stator.mark_dynamic(3, 0),
+    "mark_static": lambda: stator.mark_static(3),
+    "maybe_mark_dynamic": lambda: stator.maybe_mark_dynamic(3, 0),
+    "register_backend": lambda: stator.register_backend(3),
+    "reset": lambda: stator.reset(3),
+    "save_traces": lambda: stator.save_traces(3),
+    "set_logs": lambda: stator.set_logs(guards=3),
+    "set_stance": lambda: stator.set_stance("eager"),
+    "stats": lambda: stator.stats(3),
+    "substitute_in_graph": lambda: stator.substitute_in_graph(3),
+    "uninstall": lambda: stator.uninstall(3),
+    "wait": lambda: stator.wait(3),
+    "config": lambda: stator.config.patch(strict=3),
+    "compile()()": lambda: stator.compile(backend="indctor")(add),
+}
+
+
+def test_every_public_function_is_given_what_is_nothing_for_it() -> None:
+    functions = {name for name in stator.__all__ if name.islower()} - {"errors", "federated"}
+    assert functions | {"compile()()"} == set(UNFIT)
+
+
+@pytest.mark.parametrize("title", [*MISTAKES, *UNFIT])
+def test_errors_end_in_the_users_frame(title: str) -> None:
+    mistake = {**MISTAKES, **UNFIT}[title]
+    with pytest.raises(Exception) as raised:
+        mistake()
+    files = {frame.filename for frame in traceback.extract_tb(raised.value.__traceback__)}
+    assert files - {contextlib.__file__} == {__file__}
 
 
 def test_every_error_class_has_a_message_in_the_tests(golden: Any) -> None:

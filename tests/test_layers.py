@@ -117,7 +117,7 @@ ASKED = {
         "python_binary python_compare python_contains python_iter python_next python_truth "
         "python_unary",
     ),
-    "Conversions": ("calls", "python_converted python_format python_text"),
+    "Conversions": ("calls", "python_converted python_format python_length python_text"),
 }
 RECORDER_ROOMS = ROOT / "crates" / "tracer" / "src" / "recorder"
 # Names that are methods of Python's objects, too.
@@ -138,13 +138,13 @@ INTERPRETER = {"pyo3", "pyo3-ffi", "pyo3-build-config"}
 PYTHON = {
     "command line": "__main__ _explain",
     "testing": "_testing",
-    "programs": "_local_computations _array_code programs _program_tracing _export _exporting",
+    "programs": "_local_computations _sized_programs _array_code programs _program_tracing _export _exporting",
     "compiling": "_install _storing _compile _module _ran _targets _settings _rehearsal",
     "backends": "_backends _background _progress _fx _cudagraphs",
     "storing": "_stored _kept",
     "steering": "_steering _disable _dynamic",
     "telling": "_logs _config _warnings",
-    "errors": "_internal errors _suggest _interpreter _collection",
+    "errors": "_internal _blame errors _suggest _interpreter _collection",
 }
 # What each Python module may import from the package, itself and `_stator` (the native module,
 # below all of them) aside. A module is below those that import it, so there is no cycle.
@@ -153,10 +153,11 @@ MODULES = {
     "_collection": set(),
     "errors": set(),
     "_suggest": set(),
+    "_blame": {"errors"},
     "_warnings": {"errors"},
     "_internal": {"errors"},
-    "_config": {"_suggest", "errors"},
-    "_logs": {"_suggest", "_warnings", "errors"},
+    "_config": {"_blame", "_suggest", "errors"},
+    "_logs": {"_blame", "_suggest", "_warnings", "errors"},
     "_fx": set(),
     "_fx.graphs": {"_fx", "errors"},
     "_fx.metadata": {"_fx.graphs"},
@@ -181,7 +182,7 @@ MODULES = {
     "_stored.digests": set(),
     "_stored.objects": {"_stored.digests"},
     "_stored.files": {"_kept", "_stored", "_stored.digests", "_stored.objects"},
-    "_storing": {"_settings", "_stored", "_stored.files", "_targets"},
+    "_storing": {"_blame", "_settings", "_stored", "_stored.files", "_targets"},
     "_fx.process": {
         *("_fx.aliases", "_fx.graphs", "_fx.libraries", "_fx.modes", "_fx.sent"),
         *("_fx.store", "_fx.tied"),
@@ -219,6 +220,7 @@ MODULES = {
     "_backends": {
         *(
             "_background",
+            "_blame",
             "_config",
             "_cudagraphs.backend",
             "_fx.beside",
@@ -235,12 +237,12 @@ MODULES = {
         "errors",
     },
     "_settings": {"_backends", "_config", "errors"},
-    "_disable": {"_suggest", "errors"},
-    "_dynamic": {"_suggest", "errors"},
-    "_steering": {"_suggest", "errors"},
+    "_disable": {"_blame", "_suggest", "errors"},
+    "_dynamic": {"_blame", "_suggest", "errors"},
+    "_steering": {"_blame", "_suggest", "errors"},
     "_targets": {"_logs", "_module", "_settings", "_suggest", "errors"},
     "_module": {"_ran", "_settings", "_targets", "_warnings"},
-    "_compile": {"_background", "_settings", "_suggest", "_targets", "errors"},
+    "_compile": {"_background", "_blame", "_settings", "_suggest", "_targets", "errors"},
     "_install": {"_compile", "errors"},
     "_testing": {"errors"},
     "_explain": {"_suggest"},
@@ -316,6 +318,7 @@ MODULES = {
     "_program_tracing.indexing": set(),
     "_program_tracing.loading": set(),
     "_program_tracing.packed": {"errors"},
+    "_program_tracing.sizing": set(),
     "_program_tracing.recurrent": {"_program_tracing.packed"},
     "_program_tracing.stepping": {"_program_tracing.checked"},
     "_program_tracing.transforms": {"_program_tracing.autograd"},
@@ -329,7 +332,7 @@ MODULES = {
         *("_program_tracing.numpy_choices", "_program_tracing.numpy_ufuncs"),
         *("_program_tracing.numpy_scalars", "_program_tracing.numpy_tensors"),
         *("_program_tracing.packed", "_program_tracing.recurrent", "_program_tracing.stepping"),
-        *("_program_tracing.table", "_program_tracing.transforms"),
+        *("_program_tracing.sizing", "_program_tracing.table", "_program_tracing.transforms"),
         *("_suggest", "errors"),
     },
     "programs": {
@@ -337,7 +340,7 @@ MODULES = {
         *("_program_tracing", "_program_tracing.padding_numbers", "_program_tracing.table"),
         *("_program_tracing.tracing", "_suggest", "errors"),
     },
-    "_export": {"_exporting.programs"},
+    "_export": {"_blame", "_exporting.programs"},
     "_exporting": set(),
     "_exporting.recording": {
         *("_backends", "_dynamic", "_settings", "_targets", "errors"),
@@ -346,7 +349,11 @@ MODULES = {
     "_local_computations": {
         *("_program_tracing", "_program_tracing.arrays", "_program_tracing.tracing"),
         *("_array_code", "_program_tracing.batching", "_program_tracing.padding"),
-        *("_program_tracing.padding_numbers", "_suggest", "programs"),
+        *("_program_tracing.padding_numbers", "_sized_programs", "_suggest", "programs"),
+    },
+    "_sized_programs": {
+        *("_program_tracing", "_program_tracing.arrays", "_program_tracing.sizing"),
+        *("_program_tracing.tracing", "errors", "programs"),
     },
     "_array_code": {"_program_tracing.arrays", "errors", "programs"},
 }

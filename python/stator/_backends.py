@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from stator._background import ended, left, submit
+from stator._blame import blames_caller
 from stator._config import config
 from stator._internal import from_handler, own_error
 from stator._progress import log, shown
@@ -81,6 +82,7 @@ def register_backend(
 ) -> Callable[[Backend], Backend]: ...
 
 
+@blames_caller
 def register_backend(
     fn: Backend | None = None, *, name: str | None = None, slow: bool = False
 ) -> Backend | Callable[[Backend], Backend]:

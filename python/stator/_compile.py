@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from stator import _stator
 from stator._background import wait as wait_for
+from stator._blame import blames_caller
 from stator._settings import Settings
 from stator._stator import Stats
 from stator._targets import compile_target, expect_native
@@ -50,6 +51,7 @@ def compile(
 ) -> T: ...
 
 
+@blames_caller
 def compile(
     fn_or_module: Any = None,
     *,
@@ -129,17 +131,20 @@ def compile(
         is_compiling=is_compiling,
     )
 
+    @blames_caller
     def decorate(target: Any) -> Any:
         return target if disable else compile_target(target, settings)
 
     return decorate if fn_or_module is None else decorate(fn_or_module)
 
 
+@blames_caller
 def stats(compiled: object) -> Stats:
     """The counters of anything that `stator.compile` returned: traces, hits, native calls, ..."""
     return expect_native(compiled, "stats").stats
 
 
+@blames_caller
 def wait(compiled: object = None, timeout: float | None = None) -> bool:
     """Waits until backends have compiled what they are compiling beside the program.
 

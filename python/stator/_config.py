@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from stator import _stator
+from stator._blame import blames_caller
 from stator._suggest import suggest
 from stator.errors import ConfigError, OptionError
 
@@ -50,50 +51,66 @@ class Config:
     """When backends are asked for a graph's code, where `stator.compile(when=...)` doesn't say it:
     as there. None: beside the program those that compile for long, at the second call others."""
 
+    @blames_caller
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _NAMES:
-            _fail_unknown(name)
-        if name == "when":
-            try:
-                _stator._set_when(when_number(value))
-            except OptionError as error:
-                raise ConfigError(f"stator.config.{error}") from None
-        if name == "min_graph_ops":
-            if type(value) is not int or not 0 <= value < 2**63:
-                raise ConfigError(
-                    f"stator.config.min_graph_ops takes an integer from 0 up, not {value!r}."
-                )
-            _stator._set_min_graph_ops(value)
-        if name == "skip_unprofitable":
-            if type(value) is not bool:
-                raise ConfigError(
-                    f"stator.config.skip_unprofitable takes True or False, not {value!r}."
-                )
-            _stator._set_skip_unprofitable(value)
-        if name == "strict":
-            if type(value) is not bool:
-                raise ConfigError(f"stator.config.strict takes True or False, not {value!r}.")
-            _stator._set_strict(value)
-        if name == "recompile_limit" and not is_recompile_limit(value):
-            raise ConfigError(
-                f"stator.config.recompile_limit takes an integer from 1 up, not {value!r}."
-            )
+        _check(name, value)
+        if (apply := _APPLIED.get(name)) is not None:
+            apply(value)
         object.__setattr__(self, name, value)
 
+    @blames_caller
     def __getattr__(self, name: str) -> NoReturn:
         _fail_unknown(name)
 
-    @contextlib.contextmanager
-    def patch(self, **settings: Any) -> Iterator[None]:
+    @blames_caller
+    def patch(self, **settings: Any) -> contextlib.AbstractContextManager[None]:
         """Changes settings inside a `with` block."""
-        saved = {name: getattr(self, name) for name in settings}
+        for name, value in settings.items():
+            _check(name, value)
+        return _patched(self, settings)
+
+
+def _check(name: str, value: Any) -> None:
+    """Raises if a setting can't be this."""
+    if name not in _NAMES:
+        _fail_unknown(name)
+    takes: str | None = None
+    if name == "when":
         try:
-            for name, value in settings.items():
-                setattr(self, name, value)
-            yield
-        finally:
-            for name, value in saved.items():
-                setattr(self, name, value)
+            when_number(value)
+        except OptionError as error:
+            raise ConfigError(f"stator.config.{error}") from None
+    elif name == "min_graph_ops":
+        if type(value) is not int or not 0 <= value < 2**63:
+            takes = "an integer from 0 up"
+    elif name == "recompile_limit":
+        if not is_recompile_limit(value):
+            takes = "an integer from 1 up"
+    elif type(value) is not bool:
+        takes = "True or False"
+    if takes is not None:
+        raise ConfigError(f"stator.config.{name} takes {takes}, not {value!r}.")
+
+
+_APPLIED: dict[str, Callable[[Any], None]] = {
+    "when": lambda value: _stator._set_when(when_number(value)),
+    "min_graph_ops": _stator._set_min_graph_ops,
+    "skip_unprofitable": _stator._set_skip_unprofitable,
+    "strict": _stator._set_strict,
+}
+"""What the native side has to know."""
+
+
+@contextlib.contextmanager
+def _patched(config: Config, settings: dict[str, Any]) -> Iterator[None]:
+    saved = {name: getattr(config, name) for name in settings}
+    try:
+        for name, value in settings.items():
+            setattr(config, name, value)
+        yield
+    finally:
+        for name, value in saved.items():
+            setattr(config, name, value)
 
 
 def is_recompile_limit(value: object) -> bool:

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from stator._blame import blames_caller
 from stator._stator import Compiled, Disabled
 from stator._suggest import describe
 from stator.errors import NotCompilableError
@@ -30,6 +31,7 @@ def disable(
 ) -> Callable[[T], T]: ...
 
 
+@blames_caller
 def disable(fn: Any = None, /, recursive: bool = True, *, reason: str | None = None) -> Any:
     """The function `fn`, never traced: a compiled function that calls it breaks there.
 

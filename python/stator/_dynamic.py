@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from stator._blame import blames_caller
 from stator._suggest import describe
 from stator.errors import MarkError
 
@@ -32,6 +33,7 @@ class Range(NamedTuple):
     max: int | None
 
 
+@blames_caller
 def mark_dynamic(
     tensor: torch.Tensor,
     index: int | Sequence[int],
@@ -59,12 +61,14 @@ def mark_dynamic(
             _add(tensor, RANGES, Range(dim, min, max))
 
 
+@blames_caller
 def maybe_mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int]) -> None:
     """As `mark_dynamic`, but where the program asks for the size, the trace is for that size."""
     for dim in _dimensions("maybe_mark_dynamic", tensor, index):
         _add(tensor, MAYBE, dim)
 
 
+@blames_caller
 def mark_static(tensor: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
     """Says that a dimension's size is never to be a symbol, whatever changes.
 

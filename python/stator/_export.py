@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stator._blame import blames_caller
+
 if TYPE_CHECKING:
     import torch.export
 
 __all__ = ["export"]
 
 
+@blames_caller
 def export(
     fn_or_module: Callable[..., Any],
     args: Sequence[Any],

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from stator import _array_code
+from stator import _array_code, _sized_programs
 from stator._program_tracing import arrays
 from stator._program_tracing.batching import TooFewRowsError
 from stator._program_tracing.padding import padded
@@ -69,6 +69,7 @@ def as_arrays(specs: Any, kwargs: Any) -> tuple[Any, Any] | None:
 is_numpy = arrays.was_noted
 meant, is_torch = _array_code.meant, _array_code.is_torch
 fails_as_torch, chosen = _array_code.fails_as_torch, _array_code.chosen
+attempts = _sized_programs.attempts
 
 
 def no_arrays(declared: str) -> Exception:
@@ -118,11 +119,32 @@ def _container(kind: Any, names: list[str | None], inner: list[Any]) -> Any:
     return kind(**{str(name): item for name, item in zip(names, inner, strict=True)})
 
 
-def finished(program: TensorProgram, tracing: Tracing) -> tuple[Any, _Runner, bytes]:
-    """The result's type, what runs the program, and its bytes."""
+def finished(
+    function: Any, specs: Any, kwargs: Any, program: TensorProgram, tracing: Tracing
+) -> tuple[Any, _Runner, bytes]:
+    """The result's type, what runs the program, and its bytes. `function`: what may be traced anew
+    for sizes that the program isn't for."""
     types = iter([_tensor_type(spec) for spec in program.outputs])
     result = _federated.to_type(rebuilt(tracing.result, types))
-    return result, _Runner(program), program.to_bytes()
+    programs = None
+    if function is not None:
+        programs = _sized_programs.others(function, specs, kwargs, program, tracing)
+    runner = _Runner(program) if programs is None else _RunnerBySizes(programs)
+    return result, runner, program.to_bytes()
+
+
+def by_sizes(
+    function: Any, specs: Any, kwargs: Any, program: TensorProgram, tracing: Tracing
+) -> tuple[Any, _RunnerBySizes] | None:
+    """The result's type, and what runs the programs of a function, each for some sizes. `None`:
+    there are none."""
+    found = _sized_programs.made(function, specs, kwargs, program, tracing)
+    if found is None:
+        return None
+    programs, outputs = found
+    types = iter([_tensor_type(spec) for spec in outputs])
+    result = _federated.to_type(rebuilt(tracing.result, types))
+    return result, _RunnerBySizes(programs)
 
 
 def _tensor_type(spec: TensorSpec) -> Any:
@@ -140,8 +162,10 @@ def _tensor_type(spec: TensorSpec) -> Any:
 class _Runner:
     """Runs a program on values as executors have them."""
 
-    def __init__(self, program: TensorProgram) -> None:
+    def __init__(self, program: TensorProgram, *, is_variant: bool = False) -> None:
         self._program = program
+        # Whether it is for some of the sizes that its types allow.
+        self._is_variant = is_variant
         # How often it couldn't be run for several clients at once; and whether that is right.
         self._failures = 0
         self._is_right: bool | None = None
@@ -166,12 +190,17 @@ class _Runner:
         """Says where it's from, in another process than that which traced it."""
         self._program._remember(origins)
 
+    has_variants = False
+    """Whether it has a program for each of some sizes: `variant` gives what runs that."""
+
     def flat(self, parameter: Any, result: Any) -> Flat | None:
         """How it is run on the tensors in a value of type `parameter`, one after the other, to give
         those of one of type `result`. `None`: it has to be called."""
         program = self._program
-        inputs = _in_order(parameter, program.inputs, is_argument=True)
-        outputs = _in_order(result, program.outputs)
+        inputs = _in_order(
+            parameter, program.inputs, is_argument=True, is_any_size=self._is_variant
+        )
+        outputs = _in_order(result, program.outputs, is_any_size=self._is_variant)
         if inputs is None or outputs is None or not _are_fields(result, program.gives):
             return None
         return Flat(
@@ -190,6 +219,8 @@ class _Runner:
             default_dtype=getattr(torch, program._native.default_dtype),
             switches=program._switches,
             most_bytes=_BYTES,
+            least_at_once=(_LEAST, _LEAST_PADDED),
+            has_variants=self.has_variants,
         )
 
     def finished(self, results: list[Any], given: Sequence[torch.Tensor]) -> Any:
@@ -300,6 +331,34 @@ class Flat(NamedTuple):
     """Whether it switches autocast."""
     most_bytes: int
     """How large the inputs of several clients may be together."""
+    least_at_once: tuple[int, int]
+    """How few clients it runs at once, if they have as many rows, and if some are padded."""
+    has_variants: bool
+    """Whether there are other programs, for other sizes."""
+
+
+class _RunnerBySizes(_Runner):
+    """Runs the program of a function that is for the sizes of what there is."""
+
+    has_variants = True
+
+    def __init__(self, programs: _sized_programs.Programs) -> None:
+        super().__init__(programs.first, is_variant=True)
+        self._programs = programs
+        self._variants: dict[int, _Runner] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        tensors = [_tensor(leaf) for leaf in _leaves((args, kwargs))]
+        program = self._programs.of([tuple(tensor.shape) for tensor in tensors])
+        return _nested(program.gives, iter(program(*tensors)))
+
+    def variant(self, varying: Sequence[int]) -> _Runner:
+        """What runs the program for inputs of these sizes: those of the inputs that vary."""
+        program = self._programs.of(self._programs.sizes_of(varying))
+        return self._variants.setdefault(id(program), _Runner(program, is_variant=True))
+
+    def __reduce__(self) -> Any:
+        return self._programs.sent(_RunnerBySizes, _Runner)
 
 
 # What sets something of a tensor, in a program's text.
@@ -307,7 +366,11 @@ _MARKS = re.compile(r"requires_grad|detach_\(|backward|retain_grad|__set__|grad_
 
 
 def _in_order(
-    of: Any, specs: Sequence[TensorSpec], *, is_argument: bool = False
+    of: Any,
+    specs: Sequence[TensorSpec],
+    *,
+    is_argument: bool = False,
+    is_any_size: bool = False,
 ) -> list[tuple[int | None, ...]] | None:
     """The sizes of the tensors in a value of a type, which are those of a program in this order;
     `None` where they aren't."""
@@ -324,7 +387,9 @@ def _in_order(
         if dtype != spec.dtype or len(sizes) != len(spec.shape):
             return None
         # What the type leaves open the program has to leave open too.
-        if any(wanted not in (None, size) for size, wanted in zip(sizes, spec.shape, strict=True)):
+        if not is_any_size and any(
+            wanted not in (None, size) for size, wanted in zip(sizes, spec.shape, strict=True)
+        ):
             return None
     return [sizes for _, sizes in found]
 
@@ -376,6 +441,10 @@ _AT_ONCE = 256
 
 _BYTES = 16 << 20
 """How large their inputs may be together."""
+
+_LEAST, _LEAST_PADDED = 8, 12
+"""Fewer clients than so many, with as many rows, or padded, are quicker one after the other: each
+operation costs what ten cost alone."""
 
 _ATTEMPTS = 3
 

@@ -20,6 +20,7 @@ import warnings
 from typing import Literal, NoReturn, TextIO
 
 from stator import _stator
+from stator._blame import blames_caller
 from stator._suggest import suggest
 from stator._warnings import LogWarning
 from stator.errors import LogError
@@ -46,6 +47,7 @@ VARIABLE = "STATOR_LOGS"
 _levels: dict[str, Level] = dict.fromkeys(LOGS, False)
 
 
+@blames_caller
 def set_logs(**logs: Level) -> None:
     """Turns logs on (`True`), on with more detail (`"verbose"`) or off (`False`).
 

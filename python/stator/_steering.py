@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stator import _stator
+from stator._blame import blames_caller
 from stator._stator import Compiled
 from stator._suggest import describe, suggest
 from stator.errors import NotCompilableError, StanceError, SubstituteError
@@ -27,6 +28,7 @@ IN_GRAPH = "__stator_in_graph__"
 CONSTANT = "__stator_constant__"
 
 
+@blames_caller
 def allow_in_graph(fn: T, /) -> T:
     """Makes each call of `fn` one operation of the graph, whose Python isn't traced.
 
@@ -42,6 +44,7 @@ def allow_in_graph(fn: T, /) -> T:
     return fn
 
 
+@blames_caller
 def assume_constant_result(fn: T, /) -> T:
     """Makes the result of each call of `fn` a constant of the trace.
 
@@ -65,6 +68,7 @@ def _mark(fn: Any, caller: str, mark: str, register: Callable[[Any], None]) -> N
         raise NotCompilableError(f"{caller} takes a function or a method, not {describe(fn)}.")
 
 
+@blames_caller
 def substitute_in_graph(
     original: Callable[..., Any],
     /,
@@ -93,6 +97,7 @@ def substitute_in_graph(
             f"stator.substitute_in_graph takes a function, not {describe(original)}."
         )
 
+    @blames_caller
     def decorate(polyfill: T) -> T:
         if not isinstance(polyfill, types.FunctionType):
             raise SubstituteError(
@@ -143,6 +148,7 @@ class set_stance(contextlib.ContextDecorator):  # noqa: N801 (mostly called like
     * `"fail_on_recompile"`: they raise `stator.RecompileError`, the first call of a function too.
     """
 
+    @blames_caller
     def __init__(self, stance: str = "default", /) -> None:
         known = _stator._stances()
         if stance not in known:

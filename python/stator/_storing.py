@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stator._blame import blames_caller
 from stator._settings import settings_of
 from stator._stator import Compiled
 from stator._stored import KeptTraces
@@ -10,6 +11,7 @@ from stator._targets import expect_native
 __all__ = ["load_traces", "save_traces"]
 
 
+@blames_caller
 def save_traces(compiled: object, name: str = "") -> KeptTraces:
     """Keeps the traces of what `stator.compile` returned, for the next start of the program.
 
@@ -27,6 +29,7 @@ def save_traces(compiled: object, name: str = "") -> KeptTraces:
     return keep(native, _known_by(compiled, name), _settings(native))
 
 
+@blames_caller
 def load_traces(compiled: object, name: str = "") -> KeptTraces:
     """Adds the traces that `save_traces` has kept for the same function, class and settings.
 

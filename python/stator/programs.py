@@ -426,7 +426,9 @@ def made(
 ) -> TensorProgram:
     """The program that was traced; for the native side."""
     copies = []
-    for constant in constants:
+    tracing.outside = tuple(constants)
+    for given in constants:
+        constant = tracing.kept.get(id(given), given)
         copy = constant.detach().contiguous().clone(memory_format=torch.contiguous_format)
         copies.append(copy.requires_grad_(constant.requires_grad))
     return TensorProgram(native, copies, traced=True, names=tracing.names, origin=tracing.origin)

@@ -208,3 +208,16 @@ def test_code_without_arguments() -> None:
 def test_polymorphic_code() -> None:
     local = fl.local_computation(arrays="numpy")(deviation)
     assert local(X[0]) == pytest.approx((X[0] + 1).std(), rel=1e-6)
+
+
+def test_views_by_sizes_are_of_pytorchs_code() -> None:
+    """NumPy's `view` reads elements as those of another type."""
+
+    def spread(x: Any) -> Any:
+        return x.view(-1, 2).std(0) + x.view((2, -1)).amax(1)
+
+    assert fl.local_computation(FLOATS)(spread)(X[:2]) == pytest.approx(
+        spread(torch.tensor(X[:2])).numpy()
+    )
+    with pytest.raises(AttributeError):
+        fl.local_computation(FLOATS, arrays="numpy")(lambda x: x.view(np.int32))

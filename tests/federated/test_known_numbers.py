@@ -158,7 +158,7 @@ def test_runs_read_numbers_of_inputs(function: Callable[..., Any]) -> None:
             np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-6)
 
 
-REFUSED = [
+OF_SIZES = [
     of_a_size,
     of_a_size_and_a_constant,
     of_as_many_zeros,
@@ -167,12 +167,20 @@ REFUSED = [
     of_a_size_beside_numbers,
     of_sizes_alone,
     of_sizes_in_a_function,
-    of_an_element,
 ]
 
 
-@pytest.mark.parametrize("function", REFUSED)
-def test_numbers_that_differ_between_runs_are_refused(function: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("function", OF_SIZES)
+def test_numbers_of_sizes_are_those_of_each_size(function: Callable[..., Any]) -> None:
+    """There is a program for each size."""
+    local = fl.local_computation(ROWS, arrays="numpy")(function)
+    for size in (3, 5, 3, 1):
+        x = np.arange(1.0, 1 + np.prod([size if of is None else of for of in ROWS.shape]))
+        x = x.reshape([size if of is None else of for of in ROWS.shape]).astype(ROWS.dtype)
+        np.testing.assert_allclose(np.asarray(local(x)), np.asarray(function(x)), rtol=1e-6)
+
+
+def test_numbers_that_differ_between_runs_are_refused() -> None:
     with pytest.raises((ProgramError, TypeError)) as raised:
-        fl.local_computation(ROWS, arrays="numpy")(function)
-    assert function.__name__ in "".join([str(raised.value), *raised.value.__notes__])
+        fl.local_computation(ROWS, arrays="numpy")(of_an_element)
+    assert "of_an_element" in "".join([str(raised.value), *raised.value.__notes__])

@@ -738,12 +738,16 @@ def test_what_arrays_lack_is_said_with_what_to_do() -> None:
     assert "With `result=` the function is called as it is" in met.value.__notes__[-1]
 
 
-def test_sizes_that_vary_are_no_numbers_to_draw() -> None:
+def test_as_many_numbers_are_drawn_as_there_are_rows() -> None:
+    """There is a program for each number of rows."""
+
     def draws(x: Any) -> Any:
         return x[:, 0] * np.random.default_rng(1).normal(size=len(x))
 
-    with pytest.raises(ProgramError, match="the value of a size that varies"):
-        fl.local_computation(draws, FLOATS)
+    local = fl.local_computation(draws, FLOATS)
+    for rows in (3, 5, 3):
+        x = np.ones((rows, 4), np.float32)
+        np.testing.assert_allclose(local(x), draws(x), rtol=1e-6)
 
 
 def test_what_pytorch_code_cant_do_is_said_of_pytorch_code() -> None:

@@ -62,6 +62,7 @@ def several_at_once(context: Any, alone: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_clients_run_alone")  # as in the process that is killed
 def test_who_is_killed_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
     whole, metrics, version = training_program.run(tmp_path / "whole", 12, LocalContext())
     assert version == 0 and list(metrics) == list(range(1, 13))

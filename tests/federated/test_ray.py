@@ -62,6 +62,38 @@ def in_a_process(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+def test_loops_and_decisions_by_the_number_of_rows(context: RayContext) -> None:
+    """Workers trace them anew for what they meet."""
+    rows = fl.TensorType(np.float32, [None, 2])
+
+    @fl.local_computation(rows)
+    def smoothed(x: Any) -> Any:
+        found = torch.zeros(2)
+        for row in x:
+            found = 0.5 * found + row
+        return found
+
+    @fl.local_computation(rows)
+    def decided(x: Any) -> Any:
+        return x.mean(0) if len(x) > 2 else torch.zeros(2)
+
+    @fl.federated_computation(fl.FederatedType(rows, fl.CLIENTS))
+    def both(given: Any) -> Any:
+        return (
+            fl.federated_collect(fl.federated_map(smoothed, given)),
+            fl.federated_collect(fl.federated_map(decided, given)),
+        )
+
+    given = [np.full((count, 2), count, np.float32) for count in (1, 4, 2, 3, 4, 0, 1)]
+    local = LocalContext(exact=True)
+    with fl.framework.get_context_stack().install(local):
+        expected = both(given)
+    for _ in range(2):
+        with fl.framework.get_context_stack().install(context):
+            for found, wanted in zip(both(given), expected, strict=True):
+                np.testing.assert_allclose(np.stack(found), np.stack(wanted), rtol=1e-6)
+
+
 def mapping(function: Any) -> Any:
     """A sum of what a Python function gives for what clients hold."""
     work = fl.local_computation(np.int32, result=np.int32)(function)

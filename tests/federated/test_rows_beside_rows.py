@@ -65,6 +65,13 @@ def flattened(w: Any, r: Any) -> Any:
     return loss + (r["x"] * w).flatten().std(unbiased=False) + parts[1:-1].cos().sum()
 
 
+torch.manual_seed(1)
+GRU = nn.GRU(3, 2, batch_first=True)
+LSTM = nn.LSTM(3, 2, bidirectional=True)
+CONVOLUTIONS = nn.Sequential(
+    nn.Conv1d(3, 4, 3, padding=1), nn.Tanh(), nn.Conv1d(4, 2, 3, padding="same", dilation=2)
+)
+
 EVERY = {
     "products": gradient(lambda w, r: ((r["x"] * w) @ r["x"].T).square().mean()),
     "kernels": gradient(lambda w, r: torch.exp(-distances(r["x"] * w)).sum()),
@@ -128,6 +135,21 @@ EVERY = {
             torch.zeros_like(r["x"]).scatter(1, r["k"][:, None], (r["x"] @ w)[:, None]).exp().mean()
             + (r["x"] * w).scatter(1, r["k"][:, None], 2.0).square().sum()
         )
+    ),
+    # Rows that are steps, or beside each other in a convolution.
+    "steps": gradient(
+        lambda w, r: (
+            GRU((r["x"] * w)[None])[0].square().mean() + GRU((r["x"] * w)[None])[1].sum().exp()
+        )
+    ),
+    "steps both ways": gradient(
+        lambda w, r: (
+            sum(part.square().sum() for part in LSTM((r["x"] * w)[:, None])[1])
+            + LSTM((r["x"] * w)[:, None])[0].amax((0, 1)).sum()
+        )
+    ),
+    "convolution": gradient(
+        lambda w, r: CONVOLUTIONS((r["x"] * w).T[None])[0].exp().mean(1).square().sum()
     ),
     # More than a client has.
     "twice": gradient(lambda w, r: (torch.cat([r["x"] @ w, r["y"]]).softmax(0) ** 2).sum()),
@@ -198,6 +220,60 @@ def test_who_has_too_few_is_told(fn: Any, run: list[tuple[int, bool]]) -> None:
     with pytest.raises((RuntimeError, ProgramInputError)) as raised:
         both(fn, [3, 2, 4])
     assert "at client 1" in raised.value.__notes__
+
+
+DIVIDED = {
+    "in three": lambda x: x.reshape(3, -1).var(1, unbiased=False),
+    "in six": lambda x: x.view(6, -1).abs().sqrt().amax(1),
+    "a column in two": lambda x: x[:, 0].reshape(2, -1).logsumexp(1),
+    "in rows of six": lambda x: (x.reshape(-1, 6).sum(1) ** 2).mean(),
+    "in rows of nine": lambda x: x.view(-1, 9).tanh().mean(0),
+}
+
+
+@pytest.mark.parametrize("fn", DIVIDED.values(), ids=DIVIDED)
+def test_numbers_that_are_divided_anew(fn: Any, run: list[tuple[int, bool]]) -> None:
+    sizes = [6 * size for size in SIZES]
+    same(*both(gradient(lambda w, r: fn(r["x"] * w).sum()), sizes))
+    same(*both(lambda w, r: fn(r["x"]), sizes))
+    assert run and all(is_padded for _, is_padded in run)
+
+
+def test_numbers_that_can_not_be_divided_so_are_told() -> None:
+    with pytest.raises((RuntimeError, ProgramInputError)) as raised:
+        both(lambda w, r: r["y"].reshape(2, -1).sum(1), [4, 6, 5, 6])
+    assert "at client 2" in raised.value.__notes__
+
+
+def test_spectra_of_so_many_rows(run: list[tuple[int, bool]]) -> None:
+    def fn(w: Any, r: Any) -> Any:
+        found = torch.fft.rfft(r["x"] * w, n=8, dim=0).abs().sum()
+        return found + torch.fft.fft(r["x"] * w).abs().square().mean()
+
+    same(*both(gradient(fn)))
+    assert all(is_padded for _, is_padded in run)
+
+
+def test_convolutions_with_fewer_rows_than_they_are_given(run: list[tuple[int, bool]]) -> None:
+    def fn(w: Any, r: Any) -> Any:
+        kernel = torch.ones(2, 3, 3) * w[:, None]
+        found = F.conv1d((r["x"] * w).T[None], kernel, dilation=2)
+        return found.abs().sqrt().sum((0, 2)), found.shape[2], found[0, 0, -1]
+
+    same(*both(gradient(lambda w, r: fn(w, r)[0].sum()), [size + 4 for size in SIZES]))
+    same(*both(fn, [size + 4 for size in SIZES]))
+    assert all(is_padded for _, is_padded in run)
+
+
+def test_convolutions_with_steps_run_in_groups(
+    run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "stator.federated"):
+        same(
+            *both(lambda w, r: F.conv1d((r["x"] * w).T[None], torch.ones(2, 3, 1), stride=2).sum())
+        )
+    assert "rows are mixed" in caplog.text
+    assert not any(is_padded for _, is_padded in run)
 
 
 def test_windows_of_several_rows(run: list[tuple[int, bool]]) -> None:

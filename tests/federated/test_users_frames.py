@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import enum
+import functools
+import inspect
 import pickle
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ import torch
 from torch import nn
 
 from stator.errors import ProgramError
-from stator.federated import aggregators, learning
+from stator.federated import aggregators, execution, framework, learning, program
 from stator.programs import TensorProgram, TensorSpec
 
 from .classifiers import classifier, drawn_clients
@@ -257,3 +260,47 @@ def test_code_without_a_file_is_the_users() -> None:
         frames = traceback.extract_tb(failed.value.__traceback__)
         assert [each.filename for each in frames] == [__file__, name]
         assert frames[-1].name == "forward"
+
+
+PACKAGES: list[Any] = [fl, framework, execution, aggregators, learning, learning.metrics, program]
+
+
+def public_calls() -> Iterator[Any]:
+    """Calls of all that users call, with what is nothing for it in the place of one argument."""
+    nothing, seen = object(), set()
+    for package in PACKAGES:
+        for name in package.__all__:
+            called: Any = getattr(package, name)
+            is_error = isinstance(called, type) and issubclass(called, (BaseException, enum.Enum))
+            is_type = type(called).__module__ == "typing" or getattr(called, "_is_protocol", False)
+            # What takes anything, and keeps it for all.
+            is_kept = name.startswith(("set_", "register_"))
+            if not callable(called) or is_error or is_type or is_kept or id(called) in seen:
+                continue
+            seen.add(id(called))
+            try:
+                taken = inspect.signature(called).parameters.values()
+            except (TypeError, ValueError):
+                taken = {}.values()
+            needed = {
+                each.name: nothing
+                for each in taken
+                if each.default is each.empty
+                and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+            }
+            wrong = [{**needed, each.name: nothing} for each in taken if each.name in needed][:1]
+            wrong += [{**needed, each.name: nothing} for each in taken if each.name not in needed]
+            for number, given in enumerate([{"no_such_argument": nothing}, *wrong]):
+                call = functools.partial(called, **given)
+                yield pytest.param(call, id=f"{package.__name__}.{name}-{number}")
+
+
+@pytest.mark.parametrize("call", list(public_calls()))
+def test_errors_of_arguments_end_in_the_users_frame(call: Callable[[], Any]) -> None:
+    try:
+        made = call()
+    except Exception as error:
+        assert frames_of(error) == []
+    else:
+        if inspect.iscoroutine(made):
+            made.close()

@@ -239,6 +239,17 @@ fn _trace_program<'py>(
     trace(function, specs, kwargs, false).map(|(program, _)| program)
 }
 
+/// As [`trace`], for what traces a function anew.
+#[pyfunction]
+fn _trace_for_sizes<'py>(
+    function: &Bound<'py, PyAny>,
+    specs: &Bound<'py, PyAny>,
+    kwargs: &Bound<'py, PyAny>,
+    is_numpy: bool,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    trace(function, Some(specs), Some(kwargs), is_numpy)
+}
+
 /// As [`_trace_program`], with the Python side's object of the trace. `is_numpy`: the function is NumPy
 /// code.
 ///
@@ -267,5 +278,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Program>()?;
     module.add_class::<LinkedProgram>()?;
     module.add_class::<Runs>()?;
+    module.add_function(wrap_pyfunction!(_trace_for_sizes, module)?)?;
     module.add_function(wrap_pyfunction!(_trace_program, module)?)
 }

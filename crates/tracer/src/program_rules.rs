@@ -51,6 +51,8 @@ pub struct Rules {
     arrays: (Py<PyType>, Py<PyAny>),
     /// Whether the function is NumPy code.
     is_numpy: bool,
+    /// Whether the program is for the sizes of its inputs, and others like them alone.
+    is_sized: bool,
 }
 
 impl Rules {
@@ -109,6 +111,7 @@ impl Rules {
             items: [tracing.getattr("get_item")?.unbind(), tracing.getattr("set_item")?.unbind()],
             arrays: tracing.getattr("arrays")?.extract()?,
             is_numpy: tracing.getattr("is_numpy")?.extract()?,
+            is_sized: tracing.getattr("is_sized")?.extract()?,
         })
     }
 
@@ -147,6 +150,11 @@ impl Rules {
     /// Whether the function is NumPy code.
     pub fn is_numpy(&self) -> bool {
         self.is_numpy
+    }
+
+    /// Whether the program is for the sizes of its inputs, and others like them alone.
+    pub fn is_sized(&self) -> bool {
+        self.is_sized
     }
 
     /// The function that makes one of an array of NumPy's own.

@@ -581,6 +581,12 @@ class Array:
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         return Array(self.tensor.reshape(sizes))
 
+    def view(self, *given: Any) -> Array:
+        # Sizes are what PyTorch's method takes. NumPy's reads elements as those of another type.
+        if given and type(given[0]) in (int, tuple):
+            raise TypeError(f"Cannot interpret '{given[0]}' as a data type")
+        raise AttributeError("'Array' object has no attribute 'view'", name="view", obj=self)
+
     def ravel(self) -> Array:
         return Array(self.tensor.reshape(-1))
 

@@ -107,11 +107,19 @@ def _listed(value: Any) -> list[Any]:
     return [value] if isinstance(value, torch.Tensor) else list(value)
 
 
-def _grad(*args: Any, **kwargs: Any) -> Any:
+def _grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
     applied = find_applied()
+    outputs, inputs = _row(outputs), _row(inputs)
     if not applied:
-        return engine(*args, **kwargs)
-    return _through(applied, *args, **kwargs)
+        return engine(outputs, inputs, *args, **kwargs)
+    return _through(applied, outputs, inputs, *args, **kwargs)
+
+
+def _row(value: Any) -> Any:
+    """Tensors as an operation is given them: a dictionary's values are a list."""
+    if isinstance(value, (torch.Tensor, list, tuple)) or len(value) == 0:
+        return value
+    return list(value)
 
 
 def _through(

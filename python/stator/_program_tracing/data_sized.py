@@ -85,6 +85,12 @@ def _repeat_interleave(many: int, repeats: Any, output_size: int | None = None) 
     return repeats.new_empty((count,), dtype=torch.int64)
 
 
+def _ctc_loss(many: int, rows: Any, targets: Any, *args: Any, **kwargs: Any) -> Any:
+    # Of what the lengths decide nobody sees anything but the gradient, which has the rows' sizes.
+    batch = (rows.shape[1],) if rows.dim() == 3 else ()
+    return rows.new_empty(batch), rows.new_empty((*(batch or (1,)), rows.shape[0], 1))
+
+
 GIVEN: dict[Any, Callable[..., Any]] = {
     _aten.nonzero.default: _nonzero,
     _aten.masked_select.default: _masked_select,
@@ -93,6 +99,7 @@ GIVEN: dict[Any, Callable[..., Any]] = {
     _aten.unique_dim.default: _unique_dim,
     _aten.unique_consecutive.default: _unique_consecutive,
     _aten.repeat_interleave.Tensor: _repeat_interleave,
+    _aten._ctc_loss.Tensor: _ctc_loss,
 }
 """What operations give, where PyTorch can't say how much that is: given that number, and the
 operation's arguments. `None`: who knows."""

@@ -25,10 +25,18 @@ from torch.utils.data import (
 )
 from torch.utils.data.dataloader import _DatasetKind
 
-__all__ = ["SUBSTITUTES"]
+__all__ = ["OF_SOME_SIZES", "SUBSTITUTES"]
 
 
 def _iterator(self: Any) -> Any:
+    return _iterated(self, _batches)
+
+
+def _iterator_of_some(self: Any) -> Any:
+    return _iterated(self, _batches_of_some)
+
+
+def _iterated(self: Any, batches_of: Callable[[Any, Any], Iterator[Any]]) -> Any:
     is_mapped = self._dataset_kind == _DatasetKind.Map
     if self.num_workers or not is_mapped or self.batch_sampler is None:
         return _ORIGINAL(self)
@@ -38,7 +46,7 @@ def _iterator(self: Any) -> Any:
     batches = self.batch_sampler
     is_usual = type(batches) is BatchSampler and _is_usual(batches.sampler, self.dataset)
     if is_usual and self.collate_fn is default_collate and _has_rows(self.dataset):
-        return _batches(self.dataset, batches)
+        return batches_of(self.dataset, batches)
     return _collated(self)
 
 
@@ -77,6 +85,29 @@ def _batches(data: Any, batches: Any) -> Iterator[Any]:
         yield _rows(data, places if order is None else order[places])
     if count % size == 0:
         _end(batches.sampler, len(data))
+
+
+def _batches_of_some(data: Any, batches: Any) -> Iterator[Any]:
+    """The same, where the number of rows varies among those that give as many batches."""
+    count, size, start = len(batches.sampler), batches.batch_size, 0
+    order = _drawn(batches.sampler, len(data))
+    while start + size <= count:
+        yield _rows_between(data, order, start, start + size)
+        start += size
+    _end(batches.sampler, len(data))
+    if start < count and not batches.drop_last:
+        yield _rows_between(data, order, start, count)
+
+
+def _rows_between(data: Any, order: Any, start: Any, stop: Any) -> Any:
+    """The rows in some places of an order; `None`: as they stand."""
+    if order is not None:
+        return _rows(data, order[start:stop])
+    if type(data) is Subset:
+        return _rows(data, torch.arange(start, stop))
+    columns = data.tensors if type(data) is TensorDataset else (data,)
+    found = [column[start:stop].clone() for column in columns]
+    return found if type(data) is TensorDataset else found[0]
 
 
 def _drawn(sampler: Any, count: int) -> Any:
@@ -166,3 +197,8 @@ SUBSTITUTES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (getattr(torch, "set_vital"), _set_vital),  # noqa: B009 - stubs lack it
     (dataset.random_split, _with(dataset.random_split, randperm=_order)),
 ]
+
+OF_SOME_SIZES: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (DataLoader._get_iterator, _iterator_of_some)
+]
+"""The same, where a program is for some numbers of rows alone."""

@@ -207,6 +207,10 @@ class Padding:
         ]
         return math.prod(masks[1:], start=masks[0])
 
+    def own_rows(self, tensor: Any) -> Any:
+        """Which rows of a tensor are a client's own."""
+        return self._dims[tensor][1].mask
+
     def has_some(self, tensor: Any) -> None:
         """Each client has rows of a tensor: otherwise PyTorch raises."""
         number = self.number(tensor)
@@ -404,7 +408,7 @@ def apart(*names: str, only_first: bool = False, behind: int = 0) -> None:
 
 apart("linear", "embedding_bag", behind=1)
 apart("embedding", "one_hot", "bucketize")
-apart("conv1d", "max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", only_first=True, behind=2)
+apart("max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", only_first=True, behind=2)
 apart("conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", only_first=True, behind=3)
 apart("conv3d", "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", only_first=True, behind=4)
 apart("adaptive_max_pool1d", only_first=True, behind=2)

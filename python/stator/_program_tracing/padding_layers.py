@@ -15,6 +15,7 @@ from stator._program_tracing.padding import (
     compared,
     elements,
     many,
+    positive,
     rule_for,
     total,
     without_rows,
@@ -362,6 +363,65 @@ def _batch_norm(
     return padding.mark(found, 0)
 
 
+# Spectra of so many rows as the program says: there are zeros behind the last one.
+
+
+@rule_for("fft", "rfft")
+def _spectrum(
+    padding: Padding, call: Any, /, input: Any, n: Any = None, dim: int = -1, *norm: Any, **how: Any
+) -> Any:
+    without_rows(padding, n, norm, how)
+    at, rows = positive(dim, input), padding.dim(input)
+    if at == rows and n is None:
+        raise NotPaddedError("clients of different sizes: a spectrum of all rows")
+    found = call(padding.only(input, 0, [at]), n, dim, *norm, **how)
+    return found if at == rows or rows is None else padding.mark(found, rows)
+
+
+# Convolutions along rows.
+
+
+@rule_for("conv1d")
+def _along(
+    padding: Padding,
+    call: Any,
+    /,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    pad: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    **how: Any,
+) -> Any:
+    pad = how.pop("padding", pad)
+    without_rows(padding, weight, bias, how)
+    dim = padding.dim(input)
+    if dim == 0 and input.dim() == 3:
+        return padding.mark(call(input, weight, bias, stride, pad, dilation, groups), 0)
+    step, apart = _single(stride), _single(dilation)
+    reach = apart * (weight.shape[-1] - 1)
+    both = {"valid": 0, "same": reach}.get(pad, -1) if isinstance(pad, str) else 2 * _single(pad)
+    if dim is None or dim != input.dim() - 1 or step != 1 or both > reach:
+        raise NotPaddedError("clients of different sizes: rows are mixed")
+    # Beyond a client's own rows there are zeros, as PyTorch has them beyond the last one.
+    found = call(padding.only(input, 0), weight, bias, stride, pad, dilation, groups)
+    number: Any = padding.number(input)
+    if both < reach:
+        number = number - (reach - both)
+        padding.holds(number.own > 0)
+        found = torch.cat([found, found[..., :1].expand(*found.shape[:-1], reach - both)], -1)
+    padding.mark(found, dim, number)
+    # What is beyond is as finite as the client's own, and has no gradient.
+    filled = torch.where(padding.mask(found), found, found[..., :1].detach())
+    return padding.mark(filled, dim, number)
+
+
+def _single(value: Any) -> int:
+    return int(value[0]) if isinstance(value, (tuple, list)) else int(value)
+
+
 # Attention within each row.
 
 
@@ -388,7 +448,7 @@ def _heads(
     return padding.mark(found, 1), weights if weights is None else padding.mark(weights, 0)
 
 
-# Recurrent networks: rows are independent sequences.
+# Recurrent networks: rows are independent sequences, or the steps of one.
 
 
 @rule_for("gru", "rnn_tanh", "rnn_relu", "lstm")
@@ -396,6 +456,12 @@ def _recurrent(
     padding: Padding, call: Any, /, input: Any, hx: Any, params: Any, biases: Any, *args: Any
 ) -> Any:
     states = [hx] if isinstance(hx, torch.Tensor) else list(hx)
+    steps = 1 if args[-1] is True else 0
+    if len(args) == 5 and not padding.is_met((hx, params)) and padding.dim(input) == steps:
+        padding.has_some(input)
+        active = padding.own_rows(input)
+        output, *ends = call(input, hx, params, biases, *args, active=active)
+        return padding.mark(output, steps), *ends
     if len(args) != 5 or padding.is_met(params) or {padding.dim(each) for each in states} != {1}:
         raise NotPaddedError("clients of different sizes: steps of a recurrent network")
     rows = 0 if args[-1] else 1

@@ -138,8 +138,13 @@ def _arange(padding: Padding, call: Any, /, *args: Any, **how: Any) -> Any:
 
 @rule_for("reshape", "view")
 def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
-    """Rows stay the first dimension."""
+    """Rows stay the first dimension; or all numbers are divided anew."""
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    if len(sizes) == 2 and padding.dim(input) == 0:
+        parts, rest = sizes
+        is_rest = type(rest) is int and rest == -1
+        if type(parts) is int and parts > 0 and is_rest:
+            return _in_parts(padding, input, parts)
     without_rows(padding, *sizes[1:])
     if any(type(size) is not int for size in sizes[1:]):
         raise NotPaddedError(_RESHAPED)
@@ -154,9 +159,46 @@ def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
         is_rest = type(sizes[0]) is int and sizes[0] == -1
         is_kept = others > 0 and (is_rest or isinstance(sizes[0], Number))
     number = _divided(padding, input, rest, others) if is_kept else None
+    if number is None and is_kept and len(sizes) == 2 and others > rest:
+        return _in_rows(padding, input, others)
     if number is None or not (type(sizes[0]) is int or _is_same(sizes[0], number)):
         raise NotPaddedError(_RESHAPED)
     return padding.mark(call(input, (padding.rows_of(number), *sizes[1:])), 0, number)
+
+
+def _in_parts(padding: Padding, input: Any, parts: int) -> Any:
+    """All of a client's numbers in so many parts, each of which begins where the last one ends."""
+    each = math.prod(input.shape[1:])
+    if each % parts == 0 and each:
+        number: Any = padding.number(input) * (each // parts)
+    elif each < parts:
+        number = _quotient(padding, input, each, parts)
+    else:
+        number = None
+    if not isinstance(number, Number):
+        raise NotPaddedError(_RESHAPED)
+    begins = torch.arange(parts).unsqueeze(1) * number.own
+    places = begins + torch.arange(padding.rows_of(number))
+    found = input.reshape(-1)[places.clamp(max=input.numel() - 1)]
+    return padding.mark(found, 1, number)
+
+
+def _in_rows(padding: Padding, input: Any, width: int) -> Any:
+    """All of a client's numbers in rows of another width, larger than before."""
+    number = _quotient(padding, input, math.prod(input.shape[1:]), width)
+    rows = padding.rows_of(number)
+    flat = input.reshape(-1)
+    lacks = rows * width - flat.shape[0]
+    flat = torch.cat([flat, flat[:1].expand(lacks)]) if lacks > 0 else flat[: rows * width]
+    return padding.mark(flat.reshape(rows, width), 0, number)
+
+
+def _quotient(padding: Padding, input: Any, each: int, parts: int) -> Any:
+    """How many there are in each of so many parts of a client's numbers, `each` in a row."""
+    whole: Any = padding.number(input) * each
+    # PyTorch raises otherwise.
+    padding.holds(torch.as_tensor(whole.own) % parts == 0)
+    return whole // parts
 
 
 def _is_same(size: Any, number: Number) -> bool:

@@ -3,6 +3,9 @@
 They keep a list of their parameters, and write to themselves where a parameter is another one by
 the time of a call, as in `torch.func.functional_call`. A program may not: its recurrent modules
 look their parameters up at each call, and keep nothing.
+
+Without data PyTorch would do each step of a network by itself, which takes seconds for a thousand
+of them. While a program is traced one step is done, and tells all there is to know.
 """
 
 from __future__ import annotations
@@ -12,10 +15,39 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from stator._program_tracing import packed
 
-__all__ = ["SUBSTITUTES"]
+__all__ = ["NODES", "SUBSTITUTES"]
+
+
+def _in_one_step(network: Any) -> Callable[..., tuple[Any, ...]]:
+    """A network of tensors without data, with the types that all its steps would give."""
+
+    def run(input: Any, hx: Any, *args: Any) -> tuple[Any, ...]:
+        dim = 1 if args[-1] is True else 0  # whether batches come first
+        steps = input.shape[dim] if len(args) == _TAKEN and isinstance(input, FakeTensor) else 0
+        if steps < 2:
+            found: tuple[Any, ...] = network(input, hx, *args)
+            return found
+        output, *last = network(input.narrow(dim, 0, 1), hx, *args)
+        sizes = [*output.shape]
+        sizes[dim] = steps
+        return output.expand(sizes).clone(), *last
+
+    return run
+
+
+_TAKEN = 7
+"""How many arguments PyTorch's functions take behind the state, for what isn't packed."""
+
+_NETWORKS = {
+    name: _in_one_step(getattr(torch, name)) for name in ("rnn_tanh", "rnn_relu", "lstm", "gru")
+}
+
+NODES = {f"torch.{name}": network for name, network in _NETWORKS.items()}
+"""Taken as one operation each."""
 
 
 class _View:
@@ -38,9 +70,8 @@ class _View:
 
 def _viewing(forward: Any) -> Callable[..., Any]:
     # A function of its own, so that this isn't substituted again.
-    original = types.FunctionType(
-        forward.__code__, forward.__globals__, forward.__name__, forward.__defaults__
-    )
+    names = {**forward.__globals__, "_VF": types.SimpleNamespace(**_NETWORKS)}
+    original = types.FunctionType(forward.__code__, names, forward.__name__, forward.__defaults__)
 
     def viewed(self: Any, input: Any, hx: Any = None) -> Any:
         view = _View(self)

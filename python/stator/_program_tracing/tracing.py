@@ -48,6 +48,7 @@ from stator._program_tracing import (
     numpy_ufuncs,
     packed,
     recurrent,
+    sizing,
     stepping,
     table,
     transforms,
@@ -335,9 +336,12 @@ def _weak_callbacks() -> list[types.CodeType]:
 _NUMBER = torch.ops.aten._local_scalar_dense.default
 
 
+_NODES = {**autograd.NODES, **recurrent.NODES}
+
+
 def _name_of(value: Any) -> str | None:
     """The name in a text that stands for an object."""
-    for name, node in autograd.NODES.items():
+    for name, node in _NODES.items():
         if value is node:
             return name
     return table.name_of(value)
@@ -346,7 +350,7 @@ def _name_of(value: Any) -> str | None:
 class Tracing:
     """One trace of a program. The attributes are those that the native side asks for."""
 
-    nodes = autograd.NODES
+    nodes = _NODES
     silent = [
         *(*arrays.SILENT, *autograd.SILENT, *casting.SILENT, *decomposed.SILENT, *indexing.SILENT),
         *(
@@ -409,7 +413,17 @@ class Tracing:
         leaves = [spec if isinstance(spec, TensorSpec) else TensorSpec(spec) for spec in found]
         self.types = [(_dtype_name(spec.dtype), list(spec.shape)) for spec in leaves]
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self.inputs = [self._input(spec) for spec in leaves]
+        sizes = sizing.sizes() or [
+            [UNKNOWN if size is None else size for size in spec.shape] for spec in leaves
+        ]
+        self.inputs = [self._input(*each) for each in zip(leaves, sizes, strict=True)]
+        # Whether it's for these sizes, and others like them alone.
+        self.is_sized = sizing.sizes() is not None
+        if self.is_sized:
+            self.substitutes = [*self.substitutes, *loading.OF_SOME_SIZES]
+        # Tensors from outside, and what is taken in their place: by address.
+        self.outside: tuple[torch.Tensor, ...] = ()
+        self.kept = sizing.kept()
         arrays.begin()
         if is_numpy:
             if not leaves or any(isinstance(leaf, arrays.ArraySpec) for leaf in leaves):
@@ -441,8 +455,7 @@ class Tracing:
             self.function = _calling(function)
         self._states = contextlib.ExitStack()
 
-    def _input(self, spec: TensorSpec) -> Any:
-        sizes = [UNKNOWN if size is None else size for size in spec.shape]
+    def _input(self, spec: TensorSpec, sizes: Sequence[int]) -> Any:
         with self._mode:
             tensor = torch.empty(sizes, dtype=spec.dtype)
         unknown = {index for index, size in enumerate(spec.shape) if size is None}

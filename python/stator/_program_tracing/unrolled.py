@@ -58,6 +58,7 @@ def _unrolled(cell: _Cell) -> Callable[..., tuple[Any, ...]]:
         batch_first: bool = False,
         *,
         count: int,
+        active: Any = None,
     ) -> tuple[Any, ...]:
         if isinstance(has_biases, (list, tuple)):
             raise NotUnrolledError("it has a recurrent network on packed sequences")
@@ -83,7 +84,12 @@ def _unrolled(cell: _Cell) -> Callable[..., tuple[Any, ...]]:
                 outputs: list[Any] = [None] * rows.shape[0]
                 order = range(rows.shape[0])
                 for step in reversed(order) if direction else order:
-                    state = cell(given[step], state, hidden)
+                    following = cell(given[step], state, hidden)
+                    if active is not None:
+                        # Steps of padding change nothing, from wherever they come.
+                        pairs = zip(following, state, strict=True)
+                        following = [torch.where(active[step], *pair) for pair in pairs]
+                    state = following
                     outputs[step] = state[0]
                 for ends, end in zip(last, state, strict=True):
                     ends.append(end)

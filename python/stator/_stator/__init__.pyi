@@ -251,6 +251,11 @@ class LinkedProgram:
 def _trace_program(function: Callable[..., Any], specs: Any = None, kwargs: Any = None) -> Any:
     """`stator.programs.TensorProgram.trace`."""
 
+def _trace_for_sizes(
+    function: Callable[..., Any], specs: Any, kwargs: Any, is_numpy: bool
+) -> tuple[Any, Any]:
+    """A program, and the object of its trace."""
+
 # For tests alone.
 
 testing: ModuleType

@@ -28,6 +28,7 @@ _FIRST_WAIT = 0.002
 _LONGEST_WAIT = 30.0
 
 
+@_native.hidden
 class AsyncExecutionContext(AsyncContext):
     """Runs computations by the executors of a factory; `invoke` is awaited."""
 
@@ -99,6 +100,7 @@ class AsyncExecutionContext(AsyncContext):
         return result
 
 
+@_native.hidden
 class SyncExecutionContext(_native.HiddenInvoke, SyncContext):
     """Runs computations by the executors of a factory."""
 

@@ -156,21 +156,23 @@ fn trace(
     let specs = specs.inspect_err(without_frames)?;
     let (specs, kwargs): (Bound<'_, PyAny>, Bound<'_, PyAny>) = specs.extract()?;
     let asked = Asked { function, helper: &helper, specs, kwargs };
-    let traced = match arrays {
-        Some(Arrays::Torch) => {
-            let torch = asked.as_torch();
-            asked.of_both(&torch).map_or(torch, Ok)
+    let (program, tracing) = match asked.traced(arrays, declared) {
+        Ok(traced) => traced,
+        Err(error) => {
+            // Nobody can say `result=` of a function of ours.
+            if !is_ours(function).unwrap_or(false) {
+                let is_refused = is_program_error(&error, py);
+                if is_refused && let Some(body) = by_sizes(&asked, arrays, declared)? {
+                    return Ok(body);
+                }
+                add_hint(py, &error, &helper, declared);
+            }
+            return Err(error);
         }
-        Some(Arrays::NumPy) => asked.as_numpy(declared),
-        None => asked.as_it_is(declared),
     };
-    let (program, tracing) = traced.inspect_err(|error| {
-        // Nobody can say `result=` of a function of ours.
-        if !is_ours(function).unwrap_or(false) {
-            add_hint(py, error, &helper, declared);
-        }
-    })?;
-    let finished = helper.call_method1("finished", (program, tracing));
+    let Asked { specs, kwargs, .. } = &asked;
+    let anew = Some(function).filter(|function| !is_ours(function).unwrap_or(true));
+    let finished = helper.call_method1("finished", (anew, specs, kwargs, program, tracing));
     let finished = finished.inspect_err(without_frames)?;
     let (result, callable, bytes): (Bound<'_, PyAny>, Py<PyAny>, Bound<'_, PyBytes>) =
         finished.extract()?;
@@ -192,6 +194,18 @@ struct Asked<'a, 'py> {
 type Traced<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 impl<'py> Asked<'_, 'py> {
+    /// Traces it as what is said that it is.
+    fn traced(&self, arrays: Option<Arrays>, declared: &str) -> PyResult<Traced<'py>> {
+        match arrays {
+            Some(Arrays::Torch) => {
+                let torch = self.as_torch();
+                self.of_both(&torch).map_or(torch, Ok)
+            }
+            Some(Arrays::NumPy) => self.as_numpy(declared),
+            None => self.as_it_is(declared),
+        }
+    }
+
     /// Traces it as PyTorch code.
     fn as_torch(&self) -> PyResult<Traced<'py>> {
         programs::trace(self.function, Some(&self.specs), Some(&self.kwargs), false)
@@ -279,14 +293,56 @@ impl<'py> Asked<'_, 'py> {
     }
 }
 
+/// Whether something can't be part of a program.
+fn is_program_error(error: &PyErr, py: Python<'_>) -> bool {
+    is_error(error, py, "ProgramError")
+}
+
+/// Whether an error is of a class of ours.
+fn is_error(error: &PyErr, py: Python<'_>, class: &str) -> bool {
+    let errors = py.import("stator.errors");
+    let class = errors.and_then(|errors| errors.getattr(class));
+    class.is_ok_and(|class| error.is_instance(py, &class))
+}
+
+/// What runs a function that is no program for all sizes, but one for each: a loop over rows, say. `None`: there is
+/// no such.
+fn by_sizes(
+    asked: &Asked<'_, '_>,
+    arrays: Option<Arrays>,
+    declared: &Name,
+) -> PyResult<Option<Body>> {
+    let py = asked.function.py();
+    let Asked { function, helper, specs, kwargs } = asked;
+    for attempt in helper.call_method1("attempts", (specs, kwargs))?.try_iter()? {
+        let (specs, kwargs) = attempt?.extract()?;
+        let sized = Asked { function, helper, specs, kwargs };
+        let made = sized.traced(arrays, declared).and_then(|(program, tracing)| {
+            helper
+                .call_method1("by_sizes", (function, &asked.specs, &asked.kwargs, program, tracing))
+        });
+        match made {
+            Ok(made) if made.is_none() => return Ok(None),
+            Ok(made) => {
+                let (result, callable): (Bound<'_, PyAny>, Py<PyAny>) = made.extract()?;
+                let result = types::expect_type(&result, "the result's type")?;
+                return Ok(Some(Body { callable, unpack: false, result, program: None }));
+            }
+            // It's said what it could be, rather than what it can't.
+            Err(error) if is_error(&error, py, "AmbiguousArraysError") => return Err(error),
+            Err(error) if error.is_instance_of::<PyException>(py) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// Says to what can't be traced what can be done.
 fn add_hint(py: Python<'_>, error: &PyErr, helper: &Bound<'_, PyModule>, declared: &Name) {
-    let errors = py.import("stator.errors");
-    let class = errors.and_then(|errors| errors.getattr("ProgramError"));
     let is_numpy = helper.call_method0("is_numpy").and_then(|found| found.extract());
     // Arrays of programs lack some of what NumPy's have.
     let lacks = error.is_instance_of::<PyAttributeError>(py) && is_numpy.unwrap_or(false);
-    if lacks || class.is_ok_and(|class| error.is_instance(py, &class)) {
+    if lacks || is_program_error(error, py) {
         let note = format!(
             "The local computation {declared} was traced. With `result=` the function is called as \
              it is, whatever it is written with."

@@ -25,7 +25,23 @@ pub(super) const ROWS: &[Row] = &[
         parameters: "input, ...",
         rule: |call| loss(call, |_| refuse("losses of each element")),
     },
+    Row { names: "ctc_loss", parameters: "log_probs, ...", rule: of_sequences },
 ];
+
+/// A loss of each sequence: they are the second dimension, if there are several.
+fn of_sequences(call: &mut Call<'_>) -> Outcome {
+    let named = call.named.iter().find(|(name, _)| *name == "reduction").map(|(_, arg)| arg);
+    match named.or_else(|| call.positional.get(5)) {
+        None => return Ok(vec![Sizes::new()]),
+        Some(super::Arg::Text(text)) if matches!(text.as_str(), "mean" | "sum") => {
+            return Ok(vec![Sizes::new()]);
+        }
+        Some(super::Arg::Text(text)) if text.as_str() == "none" => {}
+        Some(_) => return refuse("a reduction of another kind"),
+    }
+    let input = call.tensor("log_probs")?;
+    Ok(vec![input.get(1).filter(|_| input.len() == 3).into_iter().copied().collect()])
+}
 
 /// What becomes of the losses of the elements. Functions say it by name, ATen by number.
 fn loss(call: &mut Call<'_>, unreduced: fn(&mut Call<'_>) -> Attempt<Sizes>) -> Outcome {

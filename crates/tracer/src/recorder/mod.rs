@@ -119,6 +119,8 @@ pub struct Recorder {
     consumer: Cell<usize>,
     /// The same, if that code makes texts of them.
     speller: Cell<usize>,
+    /// The frame that waits for a length, which stays a number that varies.
+    measurer: Cell<usize>,
     /// The frame that waits for C code which only keeps what a generator yields.
     collecting: RefCell<Vec<usize>>,
     /// The exception that the compiled function's caller is handling, by address.
@@ -377,6 +379,7 @@ impl Recorder {
             wants_way_around: Cell::new(false),
             consumer: Cell::new(0),
             speller: Cell::new(0),
+            measurer: Cell::new(0),
             collecting: RefCell::default(),
             handled_at_entry,
             generators: RefCell::default(),

@@ -54,6 +54,9 @@ pub fn record_program<'py>(
         state.policy = Policy::for_program();
         state.program = Some(Box::default());
         if let Some(rules) = &recorder.session.program {
+            if let Some(notes) = state.program.as_mut() {
+                notes.is_sized = rules.is_sized();
+            }
             state.set_kind(&rules.stand_in(py), Kind::Tensor);
             for ty in rules.views(py) {
                 state.set_kind(&ty, Kind::Iterator);

@@ -19,6 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from stator._stator import federated as _native
 from stator.errors import ProgramError
 
 __all__ = ["Mean", "Metric", "SumThenFinalize"]
@@ -36,6 +37,7 @@ class Metric(Protocol):
         """What is told of the sums of all clients: a tensor, or containers of tensors."""
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class Mean:
     """A mean over clients of what a function gives for each.
@@ -58,6 +60,7 @@ def _as_it_is(total: Any) -> Any:
     return total
 
 
+@_native.hidden
 @dataclasses.dataclass(frozen=True)
 class SumThenFinalize:
     """A `Metric` of two functions.

@@ -17,6 +17,7 @@ from stator.federated.program.data_source import (
 )
 
 
+@_native.hidden
 class ClientDataSourceIterator(FederatedDataSourceIterator):
     """Chooses clients for one round after the other: made by `ClientDataSource.iterator`.
 

@@ -59,7 +59,9 @@ def check_in_federated_context() -> None:
     """Raises `ValueError` unless the current context is a `FederatedContext`: a program asks first,
     rather than when it is given results where it expects references."""
     current = get_context_stack().current
-    if not isinstance(current, FederatedContext):
+    if isinstance(current, FederatedContext):
+        return
+    try:
         raise ValueError(
             "the current context isn't one of a federated program\n"
             "  expected: a FederatedContext\n"
@@ -67,3 +69,7 @@ def check_in_federated_context() -> None:
             "  hint:     with framework.get_context_stack().install(\n"
             "                program.NativeFederatedContext(execution.LocalContext())): ..."
         )
+    except ValueError as error:
+        # It's the caller's: a frame that raises again isn't added.
+        error.__traceback__ = None
+        raise

@@ -29,6 +29,7 @@ from stator.federated.program.value_reference import (
 )
 
 
+@_native.hidden
 class NativeValueReference(MaterializableValueReference):
     """Stands for what a task of asyncio's gives.
 

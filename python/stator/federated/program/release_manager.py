@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from stator._stator import federated as _native
 from stator.federated.program import structure_utils
 from stator.federated.program.value_reference import MaterializableValue
 
@@ -60,6 +61,7 @@ class ReleaseManager(abc.ABC, Generic[ReleasableStructure, Key]):
         """
 
 
+@_native.hidden
 class FilteringReleaseManager(ReleaseManager[ReleasableStructure, Key]):
     """Releases the part of a value that a function asks for.
 
@@ -92,6 +94,7 @@ class FilteringReleaseManager(ReleaseManager[ReleasableStructure, Key]):
             await self._manager.release(left, key)
 
 
+@_native.hidden
 class GroupingReleaseManager(ReleaseManager[ReleasableStructure, Key]):
     """Releases a value to several release managers, at the same time.
 
@@ -129,6 +132,7 @@ class GroupingReleaseManager(ReleaseManager[ReleasableStructure, Key]):
             raise raised[0]
 
 
+@_native.hidden
 class PeriodicReleaseManager(ReleaseManager[ReleasableStructure, Key]):
     """Releases now and then what it is given.
 
@@ -171,6 +175,7 @@ class PeriodicReleaseManager(ReleaseManager[ReleasableStructure, Key]):
         return True
 
 
+@_native.hidden
 class DelayedReleaseManager(ReleaseManager[ReleasableStructure, Key]):
     """Leaves out the first values.
 

@@ -222,7 +222,11 @@ class _Computation:
         # Python functions may have changed since the last time.
         if self._stored is None or self._has_functions:
             row = _native.calls_with_functions(self._comp)
-            self._has_functions = any(name == "callable_computation" for name, _ in row)
+            # Programs of a function are of what it was when it was made a computation.
+            self._has_functions = any(
+                name == "callable_computation" and not hasattr(arguments[0], "has_variants")
+                for name, arguments in row
+            )
             data = _dumps(row)
             name = hashlib.sha256(data).hexdigest()
             if self._stored is None or self._stored.name != name:

@@ -58,7 +58,7 @@ pub fn is_ours(function: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// The error without our frames and what they call, and without those above the first frame of the user that
 /// run coroutines. `begins_in_ours`: the first frame is called by us.
-fn hide(py: Python<'_>, error: PyErr, begins_in_ours: bool) -> PyErr {
+pub fn hide(py: Python<'_>, error: PyErr, begins_in_ours: bool) -> PyErr {
     let shorten = || -> PyResult<Option<Bound<'_, PyTraceback>>> {
         let [ours, runners @ ..] = directories(py)?;
         let (mut is_first, mut below_ours) = (true, begins_in_ours);

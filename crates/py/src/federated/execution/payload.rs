@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pyo3::exceptions::PyNotImplementedError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use rustc_hash::FxHashMap;
@@ -37,8 +38,14 @@ impl Payload for Callable {
         if let Some(program) = &self.program {
             return Ok(embed(program));
         }
-        let error = Error::new(Class::Type, "a Python function can't be serialized")
+        let mut error = Error::new(Class::Type, "a Python function can't be serialized")
             .expected("a computation that is made of operations, or a tensor program");
+        if Python::attach(|py| has_variants(self.function.bind(py)).unwrap_or(false)) {
+            error = error.hint(
+                "it is another program for other numbers of rows: what it does has to be one for \
+                 all of them, or their number known",
+            );
+        }
         Err(match &self.declared {
             Some(declared) => error.declared(declared),
             None => error,
@@ -48,6 +55,11 @@ impl Payload for Callable {
     fn as_any(&self) -> &dyn std::any::Any {
         self
     }
+}
+
+/// Whether a function has a program for each of some sizes.
+fn has_variants(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    function.hasattr(intern!(function.py(), "has_variants"))
 }
 
 /// How programs of some type, by its address, are made into functions; the functions made so far.
@@ -225,8 +237,9 @@ fn callable<'py>(
             Some(declared) => format!("the result of {declared}"),
             None => format!("the result of `{}`", compiled.name),
         };
-        // A program doesn't write to what it gets.
-        let tensors = if callable.program.is_some() { Tensors::Kept } else { Tensors::ReadOnly };
+        // A program doesn't write to what it gets. Those for some sizes each aren't in messages.
+        let is_program = callable.program.is_some() || has_variants(callable.function.bind(py))?;
+        let tensors = if is_program { Tensors::Kept } else { Tensors::ReadOnly };
         let how = How { unpack: callable.unpack, tensors, what };
         return Ok((callable.function.bind(py).clone(), how));
     }
@@ -362,21 +375,23 @@ fn callable_computation<'py>(
 }
 
 /// What [`callable_computation`] makes a compiled computation of in another process, if it runs a Python function:
-/// a program goes as its bytes.
+/// a program goes as its bytes, unless there are others for other sizes.
 pub fn python_function<'py>(
     py: Python<'py>,
     compiled: &Compiled,
     ty: &Type,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    match compiled.payload.as_any().downcast_ref::<Callable>() {
-        Some(Callable { function, unpack, declared, program: None }) => {
-            let of = types::wrap(py, ty)?;
-            (function.bind(py), of, &*compiled.name, declared.as_deref(), *unpack)
-                .into_pyobject(py)
-                .map(Some)
-        }
-        _ => Ok(None),
+    let Some(Callable { function, unpack, declared, program }) =
+        compiled.payload.as_any().downcast_ref()
+    else {
+        return Ok(None);
+    };
+    let function = function.bind(py);
+    if program.is_some() && !has_variants(function)? {
+        return Ok(None);
     }
+    let of = types::wrap(py, ty)?;
+    (function, of, &*compiled.name, declared.as_deref(), *unpack).into_pyobject(py).map(Some)
 }
 
 /// A Python function as a computation; see [`callable_computation`].

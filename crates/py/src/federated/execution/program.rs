@@ -12,6 +12,7 @@ use stator_federated::execution::{Draw, Value, of_type};
 use stator_federated::types::{TensorType, Type, TypeKind};
 
 use super::batch::Batch;
+use super::hidden::hide;
 use super::kernels::in_context;
 use super::leaf::{Leaf, to_leaf};
 use super::padding::{Together, together};
@@ -47,6 +48,8 @@ pub struct Flat {
     /// Whether it switches autocast, so that something has to see to that where it raises.
     switches: bool,
     most_bytes: u64,
+    /// How few clients it runs at once, if they have as many rows, and if some are padded.
+    least_at_once: (usize, usize),
     convert: Convert,
     parameter: Option<Type>,
     result: Type,
@@ -57,6 +60,10 @@ pub struct Flat {
     given: Mutex<Vec<Option<Given>>>,
     /// Sizes of the inputs that vary, where they fit.
     fitting: Mutex<FxHashSet<Vec<u64>>>,
+    /// Where there is another program for each of some sizes: the function type of all.
+    variants_of: Option<Type>,
+    /// These programs, by the sizes of the inputs that vary.
+    variants: Mutex<FxHashMap<Vec<u64>, Arc<Flat>>>,
 }
 
 /// An input as it was given at last.
@@ -109,6 +116,7 @@ impl Flat {
             default_dtype: found.getattr("default_dtype")?.unbind(),
             switches: found.getattr("switches")?.extract()?,
             most_bytes: found.getattr("most_bytes")?.extract()?,
+            least_at_once: found.getattr("least_at_once")?.extract()?,
             convert: Convert::new(py)?,
             parameter: of.parameter.clone(),
             result: of.result.clone(),
@@ -116,7 +124,30 @@ impl Flat {
             outputs: tensor_types(&of.result),
             given: Mutex::default(),
             fitting: Mutex::default(),
+            variants_of: found.getattr("has_variants")?.is_truthy()?.then(|| ty.clone()),
+            variants: Mutex::default(),
         }))
+    }
+
+    /// The program for what is given; `None`: this one.
+    fn variant(&self, py: Python<'_>, leaves: &[Leaf]) -> PyResult<Option<Arc<Self>>> {
+        let Some(ty) = &self.variants_of else { return Ok(None) };
+        let mut sizes = Vec::new();
+        self.varying(py, leaves, &mut sizes)?;
+        let variants = || self.variants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = variants().get(&sizes) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let runner = self.runner.bind(py).call_method1("variant", (&sizes,))?;
+        let Some(made) = Self::of(&runner, ty)? else { return Ok(None) };
+        // Sizes that one program is for run together.
+        let known = variants().values().find(|known| known.runner.is(&runner)).cloned();
+        let made = known.unwrap_or_else(|| Arc::new(made));
+        let mut variants = variants();
+        if variants.len() < REMEMBERED {
+            variants.insert(sizes, Arc::clone(&made));
+        }
+        Ok(Some(made))
     }
 
     /// Whether it surely draws no random numbers.
@@ -133,9 +164,10 @@ impl Flat {
         py: Python<'_>,
         argument: Option<&Value<Leaf>>,
     ) -> PyResult<Option<Value<Leaf>>> {
-        match self.leaves(py, argument)? {
-            Some(leaves) => self.run_on(py, &leaves).map(Some),
-            None => Ok(None),
+        let Some(leaves) = self.leaves(py, argument)? else { return Ok(None) };
+        match self.variant(py, &leaves).map_err(|error| hide(py, error, true))? {
+            Some(variant) => variant.run_on(py, &leaves).map(Some),
+            None => self.run_on(py, &leaves).map(Some),
         }
     }
 
@@ -158,20 +190,64 @@ impl Flat {
             }
         }
         let mut results: Vec<Option<Value<Leaf>>> = vec![None; rows.len()];
-        let mut left = self.groups(py, &rows, drawn.is_none())?;
+        if self.variants_of.is_none() {
+            let clients = (0..rows.len()).collect();
+            let is_done = self.run_some(py, &rows, clients, drawn, &mut results)?;
+            return Ok(results.into_iter().collect::<Option<_>>().filter(|_| is_done));
+        }
+        let mut parts: Vec<(Arc<Self>, Vec<usize>)> = Vec::new();
+        for (client, row) in rows.iter().enumerate() {
+            // What is wrong with one is said when it is run alone.
+            let Ok(Some(variant)) = self.variant(py, row) else { return Ok(None) };
+            match parts.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &variant)) {
+                Some((_, clients)) => clients.push(client),
+                None => parts.push((variant, vec![client])),
+            }
+        }
+        for (variant, clients) in parts {
+            let at_once: usize = variant.runner.bind(py).getattr("clients_at_once")?.extract()?;
+            if at_once > 1 && variant.run_some(py, &rows, clients.clone(), drawn, &mut results)? {
+                continue;
+            }
+            for client in clients {
+                drawn.map(|drawn| drawn.of("become", client)).transpose()?;
+                match variant.run_on(py, &rows[client]) {
+                    Ok(value) => results[client] = Some(value),
+                    Err(error) if error.is_instance_of::<PyException>(py) => return Ok(None),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(results.into_iter().collect())
+    }
+
+    /// What it gives for some of the clients, among the results of all. Whether it could.
+    fn run_some(
+        &self,
+        py: Python<'_>,
+        rows: &[Vec<Leaf>],
+        clients: Vec<usize>,
+        drawn: Option<&Drawn<'_>>,
+        results: &mut [Option<Value<Leaf>>],
+    ) -> PyResult<bool> {
+        let mut left = self.groups(py, rows, clients, drawn.is_none())?;
         while let Some(group) = left.pop() {
             if group.is_padded() && !self.pads(py)? {
                 left.extend(group.apart());
                 continue;
             }
             let most = self.at_once(py, &rows[group.largest()])?;
+            // A few are quicker one after the other.
+            let (equal, padded) = self.least_at_once;
+            let least = if group.is_padded() { padded } else { equal };
+            let most = if most.min(group.clients().len()) < least { 1 } else { most };
             for part in group.chunks(most) {
                 let made = match part.clients() {
                     &[alone] => {
                         drawn.map(|drawn| drawn.of("become", alone)).transpose()?;
                         self.run_on(py, &rows[alone]).map(|value| Some(vec![value]))
                     }
-                    _ => self.run_part(py, &rows, &part, drawn),
+                    _ => self.run_part(py, rows, &part, drawn),
                 };
                 let values = match made {
                     Ok(Some(values)) => values,
@@ -179,10 +255,10 @@ impl Flat {
                         left.extend(part.apart());
                         continue;
                     }
-                    Ok(None) => return Ok(None),
+                    Ok(None) => return Ok(false),
                     Err(error) if error.is_instance_of::<PyException>(py) => {
                         self.runner.call_method1(py, "failed", (error.value(py),))?;
-                        return Ok(None);
+                        return Ok(false);
                     }
                     Err(error) => return Err(error),
                 };
@@ -191,7 +267,7 @@ impl Flat {
                 }
             }
         }
-        Ok(results.into_iter().collect())
+        Ok(true)
     }
 
     /// Whether PyTorch is set as the program expects it.
@@ -355,16 +431,22 @@ impl Flat {
 
     /// The clients whose tensors have the same sizes, together; where they may be padded, those with about as many
     /// rows.
-    fn groups(&self, py: Python<'_>, rows: &[Vec<Leaf>], is_pure: bool) -> PyResult<Vec<Together>> {
+    fn groups(
+        &self,
+        py: Python<'_>,
+        rows: &[Vec<Leaf>],
+        clients: Vec<usize>,
+        is_pure: bool,
+    ) -> PyResult<Vec<Together>> {
         if !self.varies.contains(&true) {
-            return Ok(vec![Together::equal((0..rows.len()).collect())]);
+            return Ok(vec![Together::equal(clients)]);
         }
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut known: FxHashMap<Vec<u64>, usize> = FxHashMap::default();
         let mut found = Vec::new();
-        for (client, row) in rows.iter().enumerate() {
+        for client in clients {
             found.clear();
-            self.varying(py, row, &mut found)?;
+            self.varying(py, &rows[client], &mut found)?;
             let group = known.get(&found).copied().unwrap_or(groups.len());
             if group == groups.len() {
                 known.insert(found.clone(), group);

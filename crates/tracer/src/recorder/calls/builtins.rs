@@ -81,6 +81,33 @@ impl Conversions for Recorder {
         Some(self.call_method(frame, End::Convert(conversion), object, &method, &[]))
     }
 
+    fn python_length<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if !self.has_symbols() || self.is_stopped() || self.kind(object) != Kind::Object {
+            return self.python_converted(frame, object, "__len__", Conversion::Length);
+        }
+        let method = self.method(frame, object, "__len__")?;
+        let end = End::Convert(Conversion::Length);
+        let args = with_receiver(object, &[]);
+        let result = {
+            let _measuring = self.measuring(frame);
+            let role = Role::Builtin(end);
+            self.call_linked(role, None, Call::new(frame, method.as_borrowed(), &args))
+        };
+        if let Ok(length) = &result {
+            let length = length.as_borrowed();
+            if !self.is_stopped() && self.state.borrow_mut().is_length(length) {
+                return Some(result);
+            }
+            self.concrete(frame, &[length], "returned to C code");
+        }
+        let interrupts = |what: &'static str| self.stop(frame, Reason::OpaqueCall, what);
+        Some(end.finish(&[object], result, interrupts))
+    }
+
     fn python_text<'py>(
         &self,
         frame: &Frame<'py>,

@@ -35,7 +35,6 @@ impl Recorder {
         if names.is_some() && !takes_keywords(model) {
             return self.unknown(call);
         }
-        let py = frame.py();
         match (model, args) {
             (Model::Len, [object]) => self.length(frame, *object, native),
             (Model::Id, [object]) => self.identity_of(frame, *object, || self.call_of_plain(call)),
@@ -140,7 +139,7 @@ impl Recorder {
             (Model::Substitute, [_, text, ..]) if is_str(*text) => self.substituted_by_text(call),
             (Model::Substitute, _) => self.substituted(call).unwrap_or_else(|| self.unknown(call)),
             (Model::IsSame { inverted }, [left, right]) => {
-                Ok(boolean(py, self.same(frame, *left, *right) != inverted))
+                Ok(boolean(frame.py(), self.same(frame, *left, *right) != inverted))
             }
             (Model::Reduce, [object, ..]) => self.reduce(frame, *object, args, native),
             (Model::StateSwitch, _) => self.state_switch(call),
@@ -423,8 +422,7 @@ impl Recorder {
             let _native = Suspended::new(frame.py());
             return native();
         }
-        let length = self.python_converted(frame, object, "__len__", Conversion::Length);
-        length.unwrap_or_else(native)
+        self.python_length(frame, object).unwrap_or_else(native)
     }
 
     /// `isinstance`, `issubclass`, `callable`: functions of types, which are guarded.

@@ -302,6 +302,13 @@ pub(in crate::recorder) trait Conversions {
         conversion: Conversion,
     ) -> Option<Result<Object<'py>>>;
 
+    /// `len()` of an object: its length stays a number that varies.
+    fn python_length<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+
     /// `str`, `repr` and `format`, as `FORMAT_VALUE` numbers them: 0 is `format`.
     fn python_text<'py>(
         &self,

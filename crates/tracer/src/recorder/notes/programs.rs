@@ -18,6 +18,8 @@ pub struct Notes {
     dicts: Vec<SavedDict>,
     /// The containers of the call's arguments, by their addresses: made for it, they are its own.
     pub(in crate::recorder) own: FxHashSet<usize>,
+    /// Whether hardly any other sizes may be admitted than those of the traced call.
+    pub(in crate::recorder) is_sized: bool,
     /// Facts about sizes that were assumed, and where.
     assumed: Vec<(CondId, StackId)>,
 }

@@ -100,6 +100,15 @@ impl Recorder {
         Consuming { consumer: &self.consumer, before: self.consumer.replace(frame.id()) }
     }
 
+    /// While `__len__` is called for a length that is looked at here, not by C code.
+    pub(in crate::recorder) fn measuring(&self, frame: &Frame<'_>) -> [Consuming<'_>; 2] {
+        let consuming = |consumer, id| {
+            let before = Cell::replace(consumer, id);
+            Consuming { consumer, before }
+        };
+        [consuming(&self.consumer, 0), consuming(&self.measurer, frame.id())]
+    }
+
     /// As [`Recorder::consuming`], of C code that makes texts of what it takes.
     pub(super) fn spelling(&self, frame: &Frame<'_>) -> Consuming<'_> {
         Consuming { consumer: &self.speller, before: self.speller.replace(frame.id()) }
@@ -123,9 +132,14 @@ impl Recorder {
         }
         // Texts that C code puts together: `repr([self])`.
         let is_text = || value.is_exact_instance_of::<PyString>() && self.is_called_by_c(frame);
+        let is_measured = |name: &str| {
+            let measures = |caller: Frame<'_>| caller.id() == self.measurer.get();
+            name == "__len__" && frame.previous().is_some_and(measures)
+        };
         let is_converted = || {
             let name = heap::text(frame.code().name());
-            heap::is_number(value) && is_converted(&name) || gives_text(&name) && is_text()
+            heap::is_number(value) && is_converted(&name) && !is_measured(&name)
+                || gives_text(&name) && is_text()
         };
         if is_read || is_converted() {
             self.concrete(frame, &[value], "returned to C code");

@@ -59,7 +59,7 @@ impl State {
                 let _ = write!(line, " ({why})");
             }
             symbols.note_fixed(&line);
-            if self.program.is_some()
+            if self.program.as_ref().is_some_and(|notes| !notes.is_sized)
                 && let Some(size) =
                     symbols.broken_mark().map(|(size, _)| size).or_else(|| symbols.narrowed_mark())
             {

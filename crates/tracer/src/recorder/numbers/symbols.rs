@@ -356,6 +356,14 @@ impl State {
         self.symbols.as_ref().expect("a number of this trace").entry(id).number
     }
 
+    /// Whether an object is a number that varies, and surely none that `len` refuses.
+    pub fn is_length(&mut self, object: Borrowed<'_, '_>) -> bool {
+        let Some(id) = self.number(object) else { return false };
+        let Number::Integer(expr) = self.number_of(id) else { return false };
+        let symbols = self.symbols.as_mut().expect("a number of this trace");
+        symbols.context.interval(expr).lo >= 0
+    }
+
     /// The node of a number.
     pub fn number_node(&mut self, id: NumberId) -> NodeId {
         let symbols = self.symbols.as_ref().expect("a number of this trace");
