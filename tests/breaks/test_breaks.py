@@ -427,3 +427,21 @@ def test_every_instruction_of_a_model() -> None:
                 with _testing.break_everywhere(parity):
                     assert torch.equal(compiled(X), model(X))
             assert stator.stats(compiled).native == 0
+
+
+def test_a_long_loop_is_recorded_in_part() -> None:
+    """Of one that doesn't end a recording would take all memory."""
+
+    def long_loop(x: Tensor, n: int) -> Tensor:
+        for _ in range(n):
+            x = x + 1
+        return x * 2
+
+    compiled = stator.compile(long_loop)
+    for n in (140_000, 140_000, 3):
+        assert torch.equal(compiled(torch.zeros(2), n), torch.full((2,), 2.0 * n))
+    stats = stator.stats(compiled)
+    assert 0 < stats.traces < 8 and stats.breaks > 0, stats
+    whole = stator.compile(long_loop, fullgraph=True)
+    with pytest.raises(stator.GraphBreakError, match="more than 131072 operations"):
+        whole(torch.zeros(2), 140_000)

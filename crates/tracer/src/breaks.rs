@@ -146,6 +146,10 @@ breaks! {
     Depth "SB031" "the limit of recursion is near"
         "what a recording needs beside the program must not fail in the middle"
         "raise the limit (sys.setrecursionlimit), or compile a function that is called farther out"
+    /// More operations than a trace may have.
+    Length "SB032" "the trace has become too long"
+        "each operation of a trace takes memory, and a loop that goes on for hours would take all of it"
+        "compile what the loop calls; this call runs as plain Python from here on"
     /// An error of Stator's own.
     Internal "SB030" "Stator has a bug"
         "what was recorded up to there may be wrong"

@@ -261,6 +261,11 @@ impl Session {
         self.breaks.borrow_mut().push(stop);
     }
 
+    /// Whether its last trace has become too long: another one would, too.
+    pub fn is_too_long(&self) -> bool {
+        self.breaks.borrow().last().is_some_and(|last| last.reason == Reason::Length)
+    }
+
     /// Nanoseconds since it began.
     pub fn took(&self) -> u64 {
         self.began.took(Span::Recording)

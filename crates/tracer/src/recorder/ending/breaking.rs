@@ -401,6 +401,10 @@ impl Recorder {
         if self.resume.get() != frame.id() {
             return false;
         }
+        if self.session.is_too_long() {
+            self.resume.set(0);
+            return false;
+        }
         let begun = self.try_restart(frame).unwrap_or(Begun::Nothing);
         match begun {
             Begun::Trace => {}

@@ -102,7 +102,18 @@ impl Arguments for State {
     }
 }
 
+/// So many nodes a trace may have: some 100 MB.
+const MOST: usize = 1 << 17;
+
 impl State {
+    /// A loop that goes on for hours is no trace.
+    fn check_length(&self) -> Noted<()> {
+        if self.graph.len() < MOST {
+            return Ok(());
+        }
+        Err((Reason::Length, format!("more than {MOST} operations")))
+    }
+
     fn graph_args(
         &mut self,
         items: &[Object<'_>],
@@ -252,6 +263,7 @@ impl Operations for Recorder {
                 (None, None) => unreachable!("nothing is noted when making it has ended the trace"),
             };
             state.refuse_users_node(made)?;
+            state.check_length()?;
             known = Some(made);
             if !state.enclosed.is_on() {
                 let refuses = is_assumed && (numbered || state.refuses_sizes(made));
