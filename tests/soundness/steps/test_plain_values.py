@@ -8,6 +8,7 @@ import decimal
 import io
 import logging
 import statistics
+import sys
 import traceback
 from collections.abc import Callable
 from datetime import date, timedelta, timezone
@@ -216,6 +217,9 @@ def test_calls(fn: Callable[[Tensor, int], Any]) -> None:
     expected = run(fn, is_positive=fn is refused)
     compiled = api.compile(fn)
     agree(expected, run(compiled, is_positive=fn is refused))
+    if fn is redirected and sys.version_info >= (3, 12):
+        # The death of a stream that stood in place of another one is noticed there: a graph break.
+        return
     runs_whole(compiled, 2)
 
 
