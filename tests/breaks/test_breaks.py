@@ -442,6 +442,3 @@ def test_a_long_loop_is_recorded_in_part() -> None:
         assert torch.equal(compiled(torch.zeros(2), n), torch.full((2,), 2.0 * n))
     stats = stator.stats(compiled)
     assert 0 < stats.traces < 8 and stats.breaks > 0, stats
-    whole = stator.compile(long_loop, fullgraph=True)
-    with pytest.raises(stator.GraphBreakError, match="more than 131072 operations"):
-        whole(torch.zeros(2), 140_000)

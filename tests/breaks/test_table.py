@@ -287,6 +287,20 @@ def test_what_no_program_does(function: Callable[[Tensor], Tensor]) -> None:
     assert raised.value.id == function.__doc__
 
 
+def test_a_long_trace() -> None:
+    """SB032: see `test_breaks.py` for what goes on behind it."""
+
+    def long_loop(x: Tensor) -> Tensor:
+        for _ in range(140_000):
+            x = x + 1
+        return x
+
+    compiled = stator.compile(long_loop, fullgraph=True)
+    with pytest.raises(stator.GraphBreakError) as raised:
+        compiled(X)
+    assert raised.value.id == "SB032"
+
+
 def test_every_row_is_met_here() -> None:
     rows = set(re.findall(r"\bSB\d{3}\b", TABLE.read_text()))
     here = set(re.findall(r"\bSB\d{3}\b", Path(__file__).read_text()))
