@@ -47,11 +47,6 @@ impl Held {
     ) -> PyResult<Self> {
         let mut held = Held(Vec::new());
         held.0.resize_with(objects.len(), || None);
-        for (_, source) in sources.iter() {
-            if let Some((id, key)) = key_of_cache(py, sources, objects, source) {
-                held.0[id.index()] = Some(Known::Parts(Part::all(key, liveness)?));
-            }
-        }
         // Most ids are those of a few names and types.
         let mut met = vec![false; objects.len()];
         let mut hold_as = |id: ObjectId, anchored: bool| -> PyResult<()> {
@@ -77,9 +72,13 @@ impl Held {
             }
             None => Err(unknown(id)),
         };
+        let mut keys_of_caches = Vec::new();
         for (_, source) in sources.iter() {
             match source {
-                Source::DictItem { .. } if key_of_cache(py, sources, objects, source).is_some() => {
+                Source::DictItem { .. }
+                    if let Some(found) = key_of_cache(py, sources, objects, source) =>
+                {
+                    keys_of_caches.push(found);
                 }
                 Source::DictItem { key, .. } => hold(*key)?,
                 Source::TypeLookup { name, .. } => hold(check_name(py, objects, *name)?)?,
@@ -124,6 +123,9 @@ impl Held {
             if let Source::Anchor { object, .. } = source {
                 hold_as(*object, true)?;
             }
+        }
+        for (id, key) in keys_of_caches {
+            held.0[id.index()] = Some(Known::Parts(Part::all(key, liveness)?));
         }
         // The elements of a guarded set are known each by itself.
         for guard in guards {

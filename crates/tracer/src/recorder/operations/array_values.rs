@@ -16,7 +16,7 @@ use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, ops};
-use stator_graph::{Arg, NodeId, Value};
+use stator_graph::{Arg, NodeId, Target, Value};
 
 use crate::breaks::Reason;
 use crate::functions::{ArrayUse, Class, Model, numpy};
@@ -303,7 +303,7 @@ impl Recorder {
         }
         // Its name isn't that of an operation on tensors.
         let prefix = if writes { ARRAY_WRITES } else { ARRAYS };
-        let mut noted = self.note(frame, |state| {
+        let recorded = |state: &mut State| {
             let mut recorded = RecordedArgs::default();
             for arg in args {
                 let arg = match state.is_universal(*arg) {
@@ -312,11 +312,33 @@ impl Recorder {
                 };
                 recorded.args.push(arg);
             }
-            let names = RecordedArgs::of(state, &[], names)?.names;
-            recorded.names = names;
-            let target = state.function_target(callable, format!("{prefix}{name}"));
-            let (given, keywords) = (&recorded.args, &recorded.names);
-            let risk = self.risk(state, frame, target, given, keywords, false);
+            recorded.names = RecordedArgs::of(state, &[], names)?.names;
+            Ok((state.function_target(callable, format!("{prefix}{name}")), recorded))
+        };
+        let bind =
+            |state: &mut State, node, value: &Object<'py>| state.bind_array(node, value, name);
+        let (value, node) = self.node_at_risk(call, name, recorded, bind)?;
+        if let Some(node) = node
+            && heap::is_truth_of_numpy(value.as_borrowed())
+        {
+            self.decide_truth(frame, node, &value);
+        }
+        Ok(value)
+    }
+
+    /// Executes a function that may raise, and appends its node, with a way out where a replay needs one. `recorded` says what the
+    /// node calls, `bind` what it gives. The node is `None` where the trace has ended.
+    pub(super) fn node_at_risk<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        name: &str,
+        recorded: impl FnOnce(&mut State) -> Noted<(Target, RecordedArgs)>,
+        bind: impl FnOnce(&mut State, NodeId, &Object<'py>) -> Noted<()>,
+    ) -> Result<(Object<'py>, Option<NodeId>)> {
+        let frame = call.frame;
+        let mut noted = self.note(frame, |state| {
+            let (target, recorded) = recorded(state)?;
+            let risk = self.risk(state, frame, target, &recorded.args, &recorded.names, false);
             Ok((target, recorded, risk))
         });
         let risk = noted.as_mut().and_then(|(.., risk)| risk.take());
@@ -336,23 +358,18 @@ impl Recorder {
             self.stop(frame, Reason::OperationRaised, name.to_owned());
         }
         let value = value?;
-        let Some((target, recorded, _)) = noted else { return Ok(value) };
+        let Some((target, recorded, _)) = noted else { return Ok((value, None)) };
         let node = self.note(frame, |state| {
             let stack = state.place(frame);
             let node =
                 state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
-            state.bind_array(node, &value, name)?;
+            bind(state, node, &value)?;
             if let Some(way_out) = way_out {
                 state.add_catch(way_out, stack);
             }
             Ok(node)
         });
-        if let Some(node) = node
-            && heap::is_truth_of_numpy(value.as_borrowed())
-        {
-            self.decide_truth(frame, node, &value);
-        }
-        Ok(value)
+        Ok((value, node))
     }
 
     /// A truth value of NumPy's: which of the two objects it is, is decided where it's made, as nothing else tells them from

@@ -9,10 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
-use stator_cpython::hook::Suspended;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::thread::Deferred;
 use stator_cpython::{Result, generic, ops};
 use stator_graph::{Arg, NodeId, Value};
 
@@ -219,7 +217,7 @@ impl Recorder {
             _ if STEADY.contains(&name) || FIELDS.contains(&name) => "builtins.",
             _ => VALUES,
         };
-        let mut noted = self.note(frame, |state| {
+        let recorded = |state: &mut State| {
             let mut recorded = RecordedArgs::default();
             recorded.args.extend(first);
             for arg in &args[recorded.args.len()..] {
@@ -233,39 +231,14 @@ impl Recorder {
                 recorded.args.push(given.ok_or_else(refused)?);
             }
             recorded.names = RecordedArgs::of(state, &[], names)?.names;
-            let target = state.function_target(callable, format!("{prefix}{name}"));
-            let risk = self.risk(state, frame, target, &recorded.args, &recorded.names, false);
-            Ok((target, recorded, risk))
-        });
-        let risk = noted.as_mut().and_then(|(.., risk)| risk.take());
-        let way_out = risk.as_ref().and_then(|_| self.catch(frame));
-        if way_out.is_none()
-            && let Some((reason, detail)) = risk.and_then(|risk| self.runs_risk(risk))
-        {
-            self.stop(frame, reason, detail);
-            noted = None;
-        }
-        let value = {
-            let _native = Suspended::new(frame.py());
-            let _deferred = Deferred::new(frame.py());
-            call.natively()
+            Ok((state.function_target(callable, format!("{prefix}{name}")), recorded))
         };
-        if value.is_err() {
-            self.stop(frame, Reason::OperationRaised, name.to_owned());
-        }
-        let value = value?;
-        let Some((target, recorded, _)) = noted else { return Ok(value) };
-        let own = own_of(&value);
-        let node = self.note(frame, |state| {
-            let stack = state.place(frame);
-            let node =
-                state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
-            state.bind_value(node, own.as_ref().unwrap_or(&value), name)?;
-            if let Some(way_out) = way_out {
-                state.add_catch(way_out, stack);
-            }
-            Ok(node)
-        });
+        let mut own = None;
+        let bind = |state: &mut State, node, value: &Object<'py>| {
+            own = own_of(value);
+            state.bind_value(node, own.as_ref().unwrap_or(value), name)
+        };
+        let (value, node) = self.node_at_risk(call, name, recorded, bind)?;
         let Some(node) = node else { return Ok(value) };
         if value.is_exact_instance_of::<PyBool>() {
             self.decide_answer(frame, node, &value);

@@ -24,6 +24,7 @@ use crate::breaks::Reason;
 use crate::listeners;
 use crate::raises::PRINT;
 use crate::recorder::Recorder;
+use crate::recorder::ending::deciding::Prepared;
 use crate::recorder::notes::above::{Arguments, Ends, PlainValues, Texts};
 use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::heap;
@@ -84,11 +85,7 @@ impl Recorder {
         let has_steps = || self.takes_iterators.get() || self.state.borrow().has_steps();
         let printed =
             printed.filter(|printed| printed.varies || self.session.fullgraph || has_steps())?;
-        let way_out = self.catch(frame).or_else(|| self.catch_around());
-        let Some(way_out) = way_out else {
-            self.wants_way_around.set(!self.is_untouched(frame));
-            return None;
-        };
+        let way_out = self.way_around(frame)?;
         let result = {
             let _native = Suspended::new(py);
             let _deferred = Deferred::new(py);
@@ -109,6 +106,15 @@ impl Recorder {
             Ok(())
         });
         Some(result)
+    }
+
+    /// The way out before what is printed; without one the trace had better break around this code.
+    fn way_around(&self, frame: &Frame<'_>) -> Option<Prepared> {
+        let way_out = self.catch(frame).or_else(|| self.catch_around());
+        if way_out.is_none() {
+            self.wants_way_around.set(!self.is_untouched(frame));
+        }
+        way_out
     }
 
     /// `write` and `flush` of a standard stream, as progress bars call them: steps like `print`. `None`: it isn't one, and
@@ -147,11 +153,7 @@ impl Recorder {
             }
             Ok(Some(given))
         })??;
-        let way_out = self.catch(frame).or_else(|| self.catch_around());
-        let Some(way_out) = way_out else {
-            self.wants_way_around.set(!self.is_untouched(frame));
-            return None;
-        };
+        let way_out = self.way_around(frame)?;
         let result = {
             let _native = Suspended::new(py);
             let _deferred = Deferred::new(py);
