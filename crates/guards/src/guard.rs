@@ -125,6 +125,13 @@ pub enum GuardKind {
     GeneratorAt(Rests),
     /// A tensor has no hooks: none on its gradient, none behind its accumulation.
     NoTensorHooks,
+    /// Where a tensor stands in gradients' graphs: that decides whether it may be written in place.
+    Place {
+        /// Whether it is a leaf.
+        is_leaf: bool,
+        /// Of a view, how it was made: PyTorch's `CreationMeta`.
+        view: Option<u8>,
+    },
     /// A context variable is unset in the current context, its default aside.
     ContextUnset,
     /// A token that the context variable at a source can be reset with: unused, and of the current context.

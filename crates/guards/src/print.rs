@@ -282,6 +282,15 @@ impl Sources {
             GuardKind::NoTensorHooks => {
                 format!("not {source}._backward_hooks and not {source}._post_accumulate_grad_hooks")
             }
+            GuardKind::Place { is_leaf, view: None } => {
+                format!("{source}.is_leaf == {} and not {source}._is_view()", truth(*is_leaf))
+            }
+            GuardKind::Place { is_leaf, view: Some(made) } => {
+                format!(
+                    "{source}.is_leaf == {} and ___check_view({source}, {made})",
+                    truth(*is_leaf)
+                )
+            }
             GuardKind::ContextUnset => format!("{source} not in copy_context()"),
             GuardKind::TokenOf(variable) => {
                 format!("{}.reset({source}) is possible", self.print(*variable))
@@ -387,10 +396,14 @@ fn check_tensor(source: &str, tensor: &TensorGuard) -> String {
     format!(
         "check_tensor({source}, {}, device={device}, requires_grad={}, size={}, stride={})",
         dtype_name(tensor.dtype),
-        if tensor.requires_grad { "True" } else { "False" },
+        truth(tensor.requires_grad),
         dimensions(&tensor.sizes),
         dimensions(&tensor.strides),
     )
+}
+
+fn truth(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
 }
 
 fn dimensions(values: &[Option<i64>]) -> String {

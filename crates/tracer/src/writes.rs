@@ -48,6 +48,15 @@ impl Written {
     }
 }
 
+/// When an operation in place asks where a tensor stands in gradients' graphs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// In any case.
+    Always,
+    /// Where gradients are recorded, and one of its tensors requires them.
+    Recording,
+}
+
 /// Inputs by their positions, each once. What shares the same ones as something else has the same object: an operation
 /// on a thousand tensors gives a thousand that share a thousand.
 type Inputs = Rc<[u32]>;
@@ -255,6 +264,17 @@ impl Writes {
     pub fn may_raise(&self, call: NodeCall<'_>) -> bool {
         let is_known = |id: NodeId| self.known.get(id.index()).copied().unwrap_or(false);
         call.may_raise(&is_known) && !(call.is_indexed() && self.passed.contains(&key(call)))
+    }
+
+    /// Whether an operation asks, before it writes, where what it writes stands in gradients' graphs; if gradients are
+    /// recorded, or in any case.
+    pub fn asks_place(&mut self, call: NodeCall<'_>) -> Option<Asks> {
+        let (what, _) = self.names.write_of(call)?;
+        if what == Written::PLACE {
+            return Some(Asks::Always);
+        }
+        let is_asked = what.data && !rollback::is_silent(call.operation());
+        is_asked.then_some(Asks::Recording)
     }
 
     /// The inputs that an operation writes.

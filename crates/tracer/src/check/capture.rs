@@ -177,9 +177,9 @@ impl Entry {
         if !self.tokens.iter().all(fits) {
             return false;
         }
-        self.again
-            .iter()
-            .all(|(test, extra)| set_is(&plan.tests[*test].kind, &extras[*extra], &self.liveness))
+        self.again.iter().all(|(test, extra)| {
+            holds_again(&plan.tests[*test].kind, &extras[*extra], &self.liveness)
+        })
     }
 
     fn take<'py>(
@@ -517,6 +517,7 @@ impl<'py> Capture<'_, 'py> {
             TestKind::FieldEmpty(field) => absent(builder.field(node, *field)?)?,
             TestKind::MethodOf(_) => builder.made_from(node)?,
             TestKind::NoTensorHooks => builder.no_hooks(node)?,
+            TestKind::Place(_) => return Ok(Again::EachCall),
             TestKind::ContextUnset => return Err(Unwatchable("a context variable")),
             TestKind::IteratorAt(_) | TestKind::Gives(_) | TestKind::GeneratorAt(_) => {
                 return Err(Unwatchable("an iterator"));
@@ -540,19 +541,21 @@ fn absent(node: Option<Node>) -> Result<()> {
     }
 }
 
-/// Whether a mutable set still has its guarded elements in order, or still holds the one that was asked for.
-fn set_is(test: &TestKind, set: &Bound<'_, PyAny>, liveness: &Liveness) -> bool {
-    let (py, set) = (set.py(), set.as_borrowed());
+/// Whether a test holds that no snapshot covers: a mutable set still has its guarded elements in order, or still holds
+/// the one that was asked for; a tensor stands where it stood.
+fn holds_again(test: &TestKind, object: &Bound<'_, PyAny>, liveness: &Liveness) -> bool {
+    let (py, object) = (object.py(), object.as_borrowed());
     match test {
         TestKind::SetEquals(items) => {
-            container::set_items(set).is_some_and(|found| keys_are(py, &found, items))
+            container::set_items(object).is_some_and(|found| keys_are(py, &found, items))
         }
         TestKind::SetHolds(Key::Constant(item), holds) => {
-            container::set_holds(set, item.bind_borrowed(py)) == Some(*holds)
+            container::set_holds(object, item.bind_borrowed(py)) == Some(*holds)
         }
         TestKind::SetHolds(Key::Known(address), holds) => liveness
             .get(py, *address)
-            .is_some_and(|item| container::set_holds(set, item.as_borrowed()) == Some(*holds)),
+            .is_some_and(|item| container::set_holds(object, item.as_borrowed()) == Some(*holds)),
+        TestKind::Place(_) => test.holds_alone(object),
         _ => false,
     }
 }

@@ -136,6 +136,7 @@ pub(super) enum TestKind {
     FieldEmpty(Field),
     ContextUnset,
     NoTensorHooks,
+    Place(tensor::Place),
     IteratorAt(Position),
     Gives(Gives),
     GeneratorAt(Rests),
@@ -168,6 +169,7 @@ impl TestKind {
                 | TestKind::IsNotNone
                 | TestKind::Equals(_)
                 | TestKind::Tensor(..)
+                | TestKind::Place(_)
                 | TestKind::Same(_)
                 | TestKind::Distinct(_)
                 | TestKind::TokenOf(_)
@@ -198,6 +200,7 @@ impl TestKind {
             TestKind::Tensor(ty, guard) => {
                 types::address_of(object) == *ty && tensor::matches(object, &expected(guard))
             }
+            TestKind::Place(place) => tensor::place(object) == Some(*place),
             TestKind::Length(length) => {
                 let found = container::list_length(object)
                     .or_else(|| container::tuple_length(object))
@@ -769,6 +772,7 @@ impl<'py> Compiler<'_, 'py> {
             GuardKind::Gives(gives) => TestKind::Gives(*gives),
             GuardKind::GeneratorAt(rests) => TestKind::GeneratorAt(*rests),
             GuardKind::NoTensorHooks => TestKind::NoTensorHooks,
+            &GuardKind::Place { is_leaf, view } => TestKind::Place(tensor::Place { is_leaf, view }),
             GuardKind::MethodOf { made_from, .. } => TestKind::MethodOf(*made_from),
             GuardKind::CellEmpty => TestKind::FieldEmpty(Field::CellContents),
             GuardKind::NoDefaults => TestKind::FieldEmpty(Field::Defaults),

@@ -198,6 +198,10 @@ impl GuardSet {
                 GuardKind::GeneratorAt(Rests { unit, started, slots, live, bound })
             }
             "no_hooks" => GuardKind::NoTensorHooks,
+            "place" => {
+                let (is_leaf, view) = value.extract()?;
+                GuardKind::Place { is_leaf, view }
+            }
             "context_unset" => GuardKind::ContextUnset,
             "no_defaults" => GuardKind::NoDefaults,
             "no_kwdefaults" => GuardKind::NoKwDefaults,

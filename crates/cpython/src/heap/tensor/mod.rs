@@ -1,6 +1,7 @@
 //! Tensors' metadata, read from their C++ objects.
 
 mod offsets;
+mod place;
 mod search;
 mod writes;
 
@@ -12,6 +13,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 
 pub(super) use self::offsets::{INLINE_DIMENSIONS, Offsets};
+pub use self::place::{Place, place};
 pub(super) use self::search::{Essential, search};
 pub use self::writes::writes_plainly;
 use super::torch::{self, Torch};

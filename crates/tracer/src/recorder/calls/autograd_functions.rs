@@ -183,7 +183,7 @@ impl Recorder {
 }
 
 /// Whether PyTorch takes note of what gradients are computed through.
-fn is_grad_enabled(py: Python<'_>) -> bool {
+pub(in crate::recorder) fn is_grad_enabled(py: Python<'_>) -> bool {
     static ASKS: Named = Named::new("torch._C", "is_grad_enabled");
     let _native = Suspended::new(py);
     ASKS.get(py).and_then(|asks| asks.call0()).is_ok_and(|on| on.is_truthy().unwrap_or(true))

@@ -100,7 +100,7 @@ impl State {
         let own = own.map_or(0, |(_, targets)| self.bytes_of(&targets));
         let mut why = None;
         let (mut bytes, mut is_detached) = (own, false);
-        for TensorInput { position, tensor, version } in self.inputs.tensors() {
+        for TensorInput { position, tensor, version, .. } in self.inputs.tensors() {
             let input = tensor.bind_borrowed(py);
             let Some(now) = tensor::info(input) else { continue };
             let node = self.graph.placeholders()[*position as usize];

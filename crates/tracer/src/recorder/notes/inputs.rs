@@ -20,6 +20,10 @@ pub struct TensorInput {
     pub tensor: Py<PyAny>,
     /// The version of its data when it was first used.
     pub version: Option<u32>,
+    /// Where it was found; `None` of what a program returns.
+    pub source: Option<SourceId>,
+    /// Whether where it stands in gradients' graphs is guarded.
+    pub is_placed: bool,
 }
 
 /// The inputs of a trace's graph.
@@ -65,6 +69,12 @@ impl Inputs {
         &self.tensors
     }
 
+    /// The tensor of a placeholder's position.
+    pub fn tensor_at(&mut self, position: u32) -> Option<&mut TensorInput> {
+        let at = self.tensors.binary_search_by_key(&position, |input| input.position).ok()?;
+        self.tensors.get_mut(at)
+    }
+
     /// What was found at a source comes in.
     pub fn add(&mut self, source: SourceId, node: NodeId) {
         let known = &mut self.placeholders;
@@ -81,7 +91,8 @@ impl Inputs {
 
     /// A tensor that wasn't found at any source comes in: what a program returns may hold one.
     pub fn add_result(&mut self, position: u32, tensor: Py<PyAny>) {
-        self.tensors.push(TensorInput { position, tensor, version: None });
+        let (source, is_placed) = (None, false);
+        self.tensors.push(TensorInput { position, tensor, version: None, source, is_placed });
     }
 
     /// The positions of the tensors whose data the call changed.

@@ -47,7 +47,9 @@ impl State {
                 let position = u32::try_from(position).expect("fewer than 2^32 inputs");
                 let node = self.graph.unnamed_placeholder(value);
                 let tensor = tensor.to_owned().unbind();
-                self.inputs.add_tensor(source, node, TensorInput { position, tensor, version });
+                let (at, is_placed) = (Some(source), false);
+                let input = TensorInput { position, tensor, version, source: at, is_placed };
+                self.inputs.add_tensor(source, node, input);
                 Ok(node)
             }
             Some(Origin::Fresh) | None => {

@@ -5,7 +5,7 @@
 //! only look. `arrays` are NumPy's generators, `array_values` its arrays and scalars, `array_numbers` scalars that are taken as Python's; `plain_values` are decimals, dates and such. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin, `own_generators` those of the trace's own,
 //! `drawn_orders` numbers in an order that is drawn.
 //! `backward` computes gradients. `enclosing` runs nodes that are code of the program's own, `given` and `given_instances` make what these are given, `early_writes` writes what they look at, `hooks` are such code.
-//! `prints` is `print`, `warning_filters` says which warnings are shown. `programs` says what an operation may write to in a tensor program.
+//! `prints` is `print`, `warning_filters` says which warnings are shown. `places` guards where tensors stand that are written in place; `programs` says what an operation may write to in a tensor program.
 //!
 //! An operation is executed once, on the program's own tensors. What its result's shape depends on decides
 //! whether it is a node at all: see `stator_operators`.
@@ -28,6 +28,7 @@ pub(super) mod hooks;
 pub(super) mod numbers_given;
 pub(super) mod operators;
 pub(super) mod own_generators;
+mod places;
 pub(super) mod plain_values;
 pub(super) mod prints;
 pub(super) mod programs;

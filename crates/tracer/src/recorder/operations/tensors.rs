@@ -45,30 +45,32 @@ impl Arguments for State {
                 self.settle_text(object)?;
                 self.constant_arg(object)
             }
-            Kind::List => {
-                let items = self.graph_args(&heap::list_items(object))?;
-                Ok(self.graph.list(&items))
-            }
-            Kind::Tuple => {
-                let items = self.graph_args(&heap::tuple_items(object))?;
-                Ok(self.graph.tuple(&items))
-            }
-            Kind::Dict => {
-                self.adopt_dict(object)?;
+            Kind::List => self.nested(object, |state| {
+                let items = state.graph_args(&heap::list_items(object))?;
+                Ok(state.graph.list(&items))
+            }),
+            Kind::Tuple => self.nested(object, |state| {
+                let items = state.graph_args(&heap::tuple_items(object))?;
+                Ok(state.graph.tuple(&items))
+            }),
+            Kind::Dict => self.nested(object, |state| {
+                state.adopt_dict(object)?;
                 let mut items = SmallVec::<[(Arg, Arg); 4]>::new();
                 for (key, value) in heap::dict_items(object) {
-                    let key = self.graph_arg(key.as_borrowed())?;
-                    items.push((key, self.graph_arg(value.as_borrowed())?));
+                    let key = state.graph_arg(key.as_borrowed())?;
+                    items.push((key, state.graph_arg(value.as_borrowed())?));
                 }
-                Ok(self.graph.dict(&items))
-            }
+                Ok(state.graph.dict(&items))
+            }),
             _ if let Some(Origin::Handle(node)) = self.origin(object) => Ok(Arg::Node(node)),
             // PyTorch takes its elements as it takes a list's.
             Kind::Object
                 if self.origin(object) == Some(Origin::Fresh) && heap::is_deque(object) =>
             {
-                let items = self.graph_args(&heap::elements(object))?;
-                Ok(self.graph.list(&items))
+                self.nested(object, |state| {
+                    let items = state.graph_args(&heap::elements(object))?;
+                    Ok(state.graph.list(&items))
+                })
             }
             Kind::Type | Kind::Builtin | Kind::Singleton | Kind::TorchCallable | Kind::Module
                 if !self.is_own_method(object) =>
@@ -112,6 +114,24 @@ impl State {
             return Ok(());
         }
         Err((Reason::Length, format!("more than {MOST} operations")))
+    }
+
+    /// A container among arguments, with what it holds. One that holds itself is no argument of an operation.
+    fn nested(
+        &mut self,
+        container: Borrowed<'_, '_>,
+        parts: impl FnOnce(&mut Self) -> std::result::Result<Arg, Stop>,
+    ) -> std::result::Result<Arg, Stop> {
+        let address = container.as_ptr() as usize;
+        if self.reads.given.contains(&address) {
+            let what = heap::type_name(container);
+            let detail = format!("a {what} that holds itself as argument of a tensor operation");
+            return Err((Reason::Unsupported, detail));
+        }
+        self.reads.given.push(address);
+        let made = parts(self);
+        self.reads.given.pop();
+        made
     }
 
     fn graph_args(
@@ -266,6 +286,7 @@ impl Operations for Recorder {
             state.check_length()?;
             known = Some(made);
             if !state.enclosed.is_on() {
+                state.guard_places(frame.py(), made, &recorded)?;
                 let refuses = is_assumed && (numbered || state.refuses_sizes(made));
                 risk = self.risk(state, frame, made, &recorded.args, &recorded.names, refuses);
             }
