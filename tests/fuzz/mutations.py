@@ -10,6 +10,7 @@ import ast
 import contextlib
 import random
 import re
+import signal
 import symtable
 import types
 import warnings
@@ -120,7 +121,8 @@ def check(mutant: Mutant) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            plain = run_side(*mutant.key, compile_it=False, code=code, alter=alter)
+            with _soon():
+                plain = run_side(*mutant.key, compile_it=False, code=code, alter=alter)
         except Exception as error:
             raise ValueError("plain Python can't run it") from error
         with _settings(mutant):
@@ -141,6 +143,22 @@ def check(mutant: Mutant) -> str | None:
         if difference is not None:
             return f"{phase}: plain (-) and compiled (+) differ\n{difference}\n{api.reason(ours.target)}"
     return None
+
+
+@contextlib.contextmanager
+def _soon() -> Iterator[None]:
+    """`TimeoutError` in ten seconds: a loop that no longer counts goes on for ever in plain Python, too."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError("it doesn't end")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(10)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def shrink(mutant: Mutant, fails: Callable[[Mutant], bool]) -> Mutant:

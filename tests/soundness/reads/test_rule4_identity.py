@@ -245,6 +245,39 @@ def test_entry_guarded_by_identity_does_not_serve_a_new_object() -> None:
         probe.right(X, Node(n % 7))
 
 
+@pytest.mark.parametrize(
+    "text", ["-0.0", "float('nan')", "12345", "'ab'.join('cd')", "(1.5, 2.5)", "b'ab' * 2", "2j"]
+)
+def test_constants_of_two_places_that_were_one_object(text: str) -> None:
+    def new() -> Any:
+        return eval(text)  # each time another one
+
+    world = {"a": new()}
+    world["b"] = world["a"]
+    probe = Probe(lambda x: x * 2 if world["a"] is world["b"] else x)
+    for _ in range(2):
+        for _ in range(2):
+            probe.right(X)
+        world["a"] = new()
+        for _ in range(2):
+            probe.right(X)
+        world["b"] = world["a"]
+    probe.right(X)
+
+
+@pytest.mark.parametrize("text", ["-0.0", "12345", "'ab'.join('cd')", "(1.5, 2.5)"])
+def test_constants_of_two_places_that_were_two_objects(text: str) -> None:
+    world = {"a": eval(text), "b": eval(text)}
+    probe = Probe(lambda x: x * 2 if world["a"] is world["b"] else x)
+    for _ in range(2):
+        probe.right(X)
+    world["a"] = world["b"]
+    for _ in range(2):
+        probe.right(X)
+    world["a"] = eval(text)
+    probe.right(X)
+
+
 @right_after
 def test_equal_floats_that_were_one_object() -> Steps:
     value = float("1.5")

@@ -6,6 +6,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
+use rustc_hash::FxHashSet;
 use stator_cpython::Result;
 use stator_cpython::frame::{Frame, Owner};
 use stator_cpython::heap::tensor;
@@ -76,8 +77,10 @@ impl Recorder {
             let own = |args: &[Borrowed<'_, 'py>]| {
                 args.iter().map(|arg| (*arg).to_owned().unbind()).collect::<Vec<_>>()
             };
-            let mut contents = Vec::new();
-            args.iter().for_each(|arg| containers(*arg, &mut contents));
+            let unbind = |(container, parts): (Object<'py>, Vec<Object<'py>>)| {
+                (container.unbind(), parts.into_iter().map(Bound::unbind).collect())
+            };
+            let contents = containers(args).into_iter().map(unbind).collect();
             let place = state.user_place(&plan.frames, callable);
             let frames = plan.frames.iter().map(|frame| {
                 (frame.function().to_owned().unbind(), u32::try_from(frame.unit()).unwrap_or(0))
@@ -281,10 +284,7 @@ fn plain_tensors<'py>(object: Borrowed<'_, 'py>, found: &mut Vec<Object<'py>>) {
         found.push(object.to_owned());
         return;
     }
-    let mut parts = Vec::new();
-    containers(object, &mut parts);
-    let parts = parts.iter().flat_map(|(_, parts)| parts);
-    let parts = parts.map(|part| part.bind(object.py()).clone());
+    let parts = containers(&[object]).into_iter().flat_map(|(_, parts)| parts);
     found.extend(parts.filter(|part| tensor::is_tensor(part.as_borrowed())));
 }
 
@@ -297,15 +297,18 @@ fn heap_children<'py>(object: Borrowed<'_, 'py>) -> Vec<Object<'py>> {
     }
 }
 
-/// The containers that an argument is or holds, with what they hold.
-fn containers(object: Borrowed<'_, '_>, found: &mut Vec<(Py<PyAny>, Vec<Py<PyAny>>)>) {
-    if !heap::is_exact_container(object) {
-        return;
+/// The containers that arguments are or hold, each once, with what they hold.
+fn containers<'py>(args: &[Borrowed<'_, 'py>]) -> Vec<(Object<'py>, Vec<Object<'py>>)> {
+    let (mut seen, mut found) = (FxHashSet::default(), Vec::new());
+    let mut pending: Vec<_> = args.iter().map(|arg| (**arg).clone()).collect();
+    while let Some(object) = pending.pop() {
+        if heap::is_exact_container(object.as_borrowed()) && seen.insert(object.as_ptr() as usize) {
+            let children = heap_children(object.as_borrowed());
+            pending.extend(children.iter().cloned());
+            found.push((object, children));
+        }
     }
-    let children = heap_children(object);
-    children.iter().for_each(|child| containers(child.as_borrowed(), found));
-    let children = children.into_iter().map(Bound::unbind).collect();
-    found.push((object.to_owned().unbind(), children));
+    found
 }
 
 /// As the `side_effects` log prints it.

@@ -5,6 +5,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 use stator_cpython::object::Borrowed;
 use stator_guards::SourceId;
 
@@ -18,6 +19,8 @@ pub struct Reads {
     slots: AddressSet<Slot>,
     /// Containers that are being looked into.
     visited: FxHashSet<usize>,
+    /// Containers that an operation is being given, each in the one before it.
+    pub(in crate::recorder) given: SmallVec<[usize; 8]>,
     /// Cells found a second time, which are guarded to be the first.
     cells: FxHashSet<SourceId>,
 }
@@ -29,6 +32,7 @@ impl Reads {
             seen: Vec::with_capacity(sources),
             slots: AddressSet::of_room(slots),
             visited: FxHashSet::default(),
+            given: SmallVec::new(),
             cells: FxHashSet::default(),
         }
     }

@@ -10,6 +10,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PySlice, PyTuple};
+use rustc_hash::FxHashSet;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::tensor;
 use stator_cpython::hook::Suspended;
@@ -34,24 +35,37 @@ use crate::recorder::notes::state::{Noted, Origin, State};
 const MOST_ROWS: usize = 64;
 
 impl State {
-    /// What stands in an object or is it: the parts of tuples, lists and slices.
-    fn array_leaves<'py>(&mut self, object: Borrowed<'_, 'py>, found: &mut Vec<Object<'py>>) {
-        if heap::is_plain_tuple(object)
+    /// What stands in an object or is it: the parts of tuples, lists and slices, each of which is gone into once. One that
+    /// holds itself is a part, too: nobody knows what to do with such.
+    fn array_leaves<'py>(
+        &mut self,
+        object: Borrowed<'_, 'py>,
+        seen: &mut FxHashSet<usize>,
+        found: &mut Vec<Object<'py>>,
+    ) {
+        let has_parts = heap::is_plain_tuple(object)
             || heap::is_exact_list(object)
-            || object.is_exact_instance_of::<PySlice>()
-        {
-            self.kind(object);
-            for part in heap::plain_parts(object) {
-                self.array_leaves(part.as_borrowed(), found);
-            }
-        } else {
+            || object.is_exact_instance_of::<PySlice>();
+        let is_leaf = !has_parts
+            || self.once(object, true, |state| {
+                if seen.insert(object.as_ptr() as usize) {
+                    state.kind(object);
+                    for part in heap::plain_parts(object) {
+                        state.array_leaves(part.as_borrowed(), seen, found);
+                    }
+                }
+                false
+            });
+        if is_leaf {
             found.push(object.to_owned());
         }
     }
 
     pub(super) fn leaves_of<'py>(&mut self, objects: &[Borrowed<'_, 'py>]) -> Vec<Object<'py>> {
-        let mut found = Vec::new();
-        objects.iter().for_each(|object| self.array_leaves(*object, &mut found));
+        let (mut seen, mut found) = (FxHashSet::default(), Vec::new());
+        for object in objects {
+            self.array_leaves(*object, &mut seen, &mut found);
+        }
         found
     }
 

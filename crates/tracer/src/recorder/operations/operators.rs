@@ -1,7 +1,7 @@
 //! Operators, comparisons, truth values and identity.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyFloat, PyString};
+use pyo3::types::{PyBytes, PyString};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -549,14 +549,13 @@ impl Recorder {
             }
             let kinds = (state.kind(left), state.kind(right));
             if kinds == (Kind::Constant, Kind::Constant) {
-                // Equal floats may be one object in this call and two in the next.
-                let may_part = left.is_exact_instance_of::<PyFloat>();
-                if same && !may_part {
+                if same {
                     state.guard_one_constant(left);
                     return Ok(());
                 }
                 return if !left.get_type().is(right.get_type())
                     || heap::is_identity_stable(left, right)
+                    || state.guard_two_constants(left, right)
                 {
                     Ok(())
                 } else {

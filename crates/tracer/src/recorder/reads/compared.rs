@@ -8,7 +8,7 @@
 //! them; a NaN, which is found only as the object that it is, by identity as well.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyFloat, PyTuple};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{Guard, GuardKind, SourceId};
 
@@ -139,13 +139,25 @@ impl State {
             return;
         }
         let places = self.places_read(constant);
-        if heap::is_interned(constant) || is_nan(constant) {
+        if heap::is_interned(constant) || constant.is_exact_instance_of::<PyFloat>() {
             // The other one may be written in the code, or found where nothing is read.
             let id = self.object(constant);
             places.into_iter().for_each(|place| self.guard(place, GuardKind::Is(id)));
         } else if let Some((&first, rest)) = places.split_first() {
             rest.iter().for_each(|place| self.guard(*place, GuardKind::SameAs(first)));
         }
+    }
+
+    /// Guards that equal constants are two objects, as they were found; whether that can be: both were read outside.
+    pub fn guard_two_constants(&mut self, left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
+        let [lefts, rights] = [left, right].map(|constant| self.places_read(constant));
+        let are_read = !lefts.is_empty() && !rights.is_empty();
+        for place in lefts.into_iter().filter(|_| are_read) {
+            for other in &rights {
+                self.guard(place, GuardKind::Distinct(Box::new([*other])));
+            }
+        }
+        are_read
     }
 
     /// Whether a set from outside holds a constant, of which an equal one may be there in the next call.

@@ -47,12 +47,13 @@ fn index_problem(state: &mut State, index: Borrowed<'_, '_>, stores: bool) -> Op
             // c10::ScalarType: 0 is uint8 and 11 is bool, both masks.
             if matches!(info.dtype, 0 | 11) && !stores { mask() } else { None }
         }
-        Kind::List => heap::list_items(index)
-            .iter()
-            .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
-        Kind::Tuple => heap::tuple_items(index)
-            .iter()
-            .find_map(|item| index_problem(state, item.as_borrowed(), stores)),
+        Kind::List | Kind::Tuple => {
+            let held = (Reason::Unsupported, "an index that holds itself".to_owned());
+            state.once(index, Some(held), |state| {
+                let parts = heap::sequence_items(index);
+                parts.iter().find_map(|part| index_problem(state, part.as_borrowed(), stores))
+            })
+        }
         Kind::Constant => None,
         Kind::Slice => Some(slice_problem(state, index)),
         Kind::Opaque if state.is_array_value(index) => match heap::array_kind(index) {
