@@ -73,3 +73,42 @@ def test_a_sum_to_the_size_that_is_there(dynamic: bool | None) -> None:
         expected, found = fn(x, rows), compiled(x, rows)
         assert torch.equal(found[0], expected[0])
         assert found[1] == expected[1]
+
+
+def _bounds(values: Tensor, places: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    torch.max(x, 0, out=(values, places))
+    return values, places
+
+
+# Operations that give back some of several tensors, or write to them: by what is known of those already.
+SEVERAL: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "_foreach_add_": lambda v, w: torch._foreach_add_([w, v], 1.0),
+    "_foreach_mul_ of two lists": lambda v, w: torch._foreach_mul_((v, w), [w.sum(), w.sum()]),
+    "_foreach_copy_": lambda v, w: torch._foreach_copy_([v], [v * 2]),
+    "_foreach_zero_": lambda v, w: torch._foreach_zero_([v]),
+    "out": lambda v, w: _bounds(v[0] * 1, torch.zeros(v.shape[1], dtype=torch.int64), v),
+    "out, given": lambda v, w: torch.sort(
+        v * 1, 1, out=(v, torch.zeros(v.shape, dtype=torch.int64))
+    ),
+    "atleast_2d": lambda v, w: torch.atleast_2d(v, w),
+    "broadcast_tensors": lambda v, w: torch.broadcast_tensors(v, w[:, None]),
+    "clip_grad_norm_": lambda v, w: torch.nn.utils.clip_grad_norm_([v], 1.0),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_what_several_give_back_keeps_its_sizes(name: str, dynamic: bool | None) -> None:
+    def fn(y: Tensor, w: Tensor) -> tuple[Any, ...]:
+        v = y.transpose(0, 1)
+        given = SEVERAL[name](v, w)
+        again = [value is v for value in given] if isinstance(given, (list, tuple)) else []
+        return torch.ones(v.shape), torch.zeros(v.shape[1]), v.sum(), v * 2, again
+
+    compiled = stator.compile(fn, dynamic=dynamic)
+    with stator.config.patch(strict=True, skip_unprofitable=False):
+        for rows in (3, 3, 5, 6, 1, 3):
+            y, w = torch.randn(rows, 4), torch.ones(4)
+            expected, found = fn(y.clone(), w.clone()), compiled(y.clone(), w.clone())
+            for plain, ours in zip(expected, found, strict=True):
+                assert torch.equal(plain, ours) if isinstance(plain, Tensor) else plain == ours

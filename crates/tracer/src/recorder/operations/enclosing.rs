@@ -308,6 +308,17 @@ impl State {
         true
     }
 
+    /// What a node gives has these sizes, and these strides, if they are known.
+    pub(super) fn set_layout(&mut self, node: NodeId, sizes: Sizes, strides: Option<Sizes>) {
+        let Some(symbols) = self.symbols.as_mut() else { return };
+        match strides {
+            Some(strides) => know_layout(symbols, node, Some(sizes), strides),
+            None => {
+                symbols.sizes.insert(TensorKey::Node(node.index() as u32), sizes);
+            }
+        }
+    }
+
     /// Where there are symbols: what a node gives has the sizes and strides of this tensor.
     pub fn lay_out_as(&mut self, node: NodeId, like: Borrowed<'_, '_>) -> Noted<()> {
         if !self.has_symbols() {

@@ -183,6 +183,17 @@ impl State {
         Ok(Arg::Object(self.graph_object(object, || heap::short_repr(object))))
     }
 
+    /// An operation on several tensors may give one of them back, as `torch._foreach_add_` does. What is known of its sizes
+    /// holds of the node that stands for it from here on.
+    fn keep_layout(&mut self, node: NodeId, tensor: Borrowed<'_, '_>) {
+        if is_tensor(tensor)
+            && let Some(sizes) = self.symbolic_sizes(tensor)
+        {
+            let strides = self.symbolic_strides(tensor);
+            self.set_layout(node, sizes, strides);
+        }
+    }
+
     /// Notes that `object` is the result of `node`: a tensor, or a structure of tensors. An argument
     /// that comes back (in-place operations, `contiguous()`) keeps its origin.
     pub(in crate::recorder) fn bind_result(
@@ -223,6 +234,7 @@ impl State {
                         ));
                     }
                     let element = self.graph.get_item(node, index);
+                    self.keep_layout(element, item.as_borrowed());
                     self.bind_result(element, item.as_borrowed(), args)?;
                 }
                 Ok(())
