@@ -137,7 +137,7 @@ smoke: $(VENV)/installed $(SOURCES)
 
 # Ten minutes of programs that nobody wrote, from anywhere: a failure prints its seed and its smallest form.
 fuzz: $(VENV)/built
-	STATOR_FUZZ_SEED=random STATOR_FUZZ_SECONDS=150 $(BIN)/python -m pytest -q -s tests/fuzz -k random
+	STATOR_FUZZ_SEED=random STATOR_FUZZ_SECONDS=120 $(BIN)/python -m pytest -q -s tests/fuzz -k random
 	STATOR_WITNESS_WRITES=1000000 $(BIN)/python -m pytest -q tests/guards/test_witnesses.py
 
 check: $(VENV)/built

@@ -228,14 +228,14 @@ class TensorProgram:
         space["s"] = space["world"]()
         return space
 
-    def script(self) -> str:
+    def script(self, options: Space) -> str:
         """A script that shows the failure, to be run with `tests` on the path."""
         body = "".join(f"        {line!r},\n" for line in self.body)
         calls = "".join(f"        {call!r},\n" for call in self.calls)
         return (
             "from fuzz.tensors import TensorProgram, check\n\n"
             f"program = TensorProgram(\n    (\n{body}    ),\n    {self.result!r},\n    (\n{calls}    ),\n)\n"
-            "print(program.function())\nprint(check(program, {}))\n"
+            "print(program.function())\nprint(check(program, {options!r}))\n"
         )
 
 
@@ -377,10 +377,13 @@ def generate(seed: int) -> TensorProgram:
             torch.set_grad_enabled(True)
 
 
-def check(program: TensorProgram, options: Space, skips: bool = False) -> str | None:
+def check(
+    program: TensorProgram, options: Space, skips: bool = False, seen: list[Any] | None = None
+) -> str | None:
     """Runs the program in two worlds, plain and compiled; what differs first, or None.
 
-    `skips` lets functions run natively that don't gain from a replay, as by default.
+    `skips` lets functions run natively that don't gain from a replay, as by default. `seen` gets the compiled
+    function, and how many calls failed.
     """
     api.reset()
     torch.set_num_threads(1)
@@ -388,11 +391,15 @@ def check(program: TensorProgram, options: Space, skips: bool = False) -> str | 
         warnings.simplefilter("ignore")
         plain, ours = program.space(), program.space()
         compiled = api.compile(ours["fn"], recompile_limit=100_000, **options)
+        failed = 0
         for index, call in enumerate(program.calls):
             expected = _call(index, call, plain["fn"], plain)
+            failed += expected[0].startswith("error")
             difference = first_difference(expected, _call(index, call, compiled, ours))
             if difference is not None:
                 return f"call {index}, {call}:\n{difference}"
+    if seen is not None:
+        seen += [compiled, failed]
     return None
 
 

@@ -125,7 +125,10 @@ class _Walk:
             self.lines.append(f"{head} {value.layout} {value.dtype} {tuple(value.shape)}")
             self.visit(f"{path}.to_dense()", dense)
             return
-        grad_fn = type(value.grad_fn).__name__ if value.grad_fn is not None else None
+        try:
+            grad_fn = type(value.grad_fn).__name__ if value.grad_fn is not None else None
+        except RuntimeError as error:  # of a view whose like was written
+            grad_fn = mask_addresses(str(error))
         flags = [
             str(value.dtype),
             str(tuple(value.shape)),
