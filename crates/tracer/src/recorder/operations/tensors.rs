@@ -185,9 +185,13 @@ impl State {
 
     /// An operation on several tensors may give one of them back, as `torch._foreach_add_` does. What is known of its sizes
     /// holds of the node that stands for it from here on.
-    fn keep_layout(&mut self, node: NodeId, tensor: Borrowed<'_, '_>) {
+    fn keep_layout(&mut self, node: NodeId, tensor: Borrowed<'_, '_>, args: &[Borrowed<'_, '_>]) {
+        let is_among = |arg: &Borrowed<'_, '_>| {
+            arg.is(tensor) || heap::sequence_items(*arg).iter().any(|item| item.is(tensor))
+        };
         if is_tensor(tensor)
             && let Some(sizes) = self.symbolic_sizes(tensor)
+            && args.iter().any(is_among)
         {
             let strides = self.symbolic_strides(tensor);
             self.set_layout(node, sizes, strides);
@@ -234,7 +238,7 @@ impl State {
                         ));
                     }
                     let element = self.graph.get_item(node, index);
-                    self.keep_layout(element, item.as_borrowed());
+                    self.keep_layout(element, item.as_borrowed(), args);
                     self.bind_result(element, item.as_borrowed(), args)?;
                 }
                 Ok(())
