@@ -171,10 +171,10 @@ class _Runner:
         self._is_right: bool | None = None
         # The sizes for which that was looked at.
         self._compared: set[Any] = set()
-        # Whether clients with different numbers of rows may run together; and whether it was seen
-        # that they give what each gives alone.
+        # Whether clients with different numbers of rows may run together; and for which inputs that
+        # have as many rows as others it was seen that they give what each gives alone.
         self.pads = True
-        self._is_right_padded = False
+        self._padded_right: set[tuple[int, ...]] = set()
         # How often some lacked rows that others have.
         self._lacks = 0
 
@@ -238,14 +238,14 @@ class _Runner:
         count: int,
         columns: list[torch.Tensor],
         states: list[torch.Tensor] | None,
-        lengths: list[int] | None = None,
+        lengths: list[list[int]] | None = None,
     ) -> list[torch.Tensor] | None:
         """What it gives for tensors with a first dimension of clients, with such a dimension.
         `None`: it is to be run for one after the other.
 
         states: where PyTorch's generator is for each client, if it may draw.
-        lengths: how many rows each client has, where they differ: inputs that vary are lists of the
-            clients' tensors then.
+        lengths: how many rows each client has, where they differ, for each of the inputs that vary:
+            these are lists of the clients' tensors then.
         """
         if lengths is not None:
             return self._padded(count, columns, lengths)
@@ -274,19 +274,22 @@ class _Runner:
         return made
 
     def _padded(
-        self, count: int, columns: list[Any], lengths: list[int]
+        self, count: int, columns: list[Any], lengths: list[list[int]]
     ) -> list[torch.Tensor] | None:
         """The same for clients with different numbers of rows. `None`: they are to run with those
         that have as many."""
         try:
             made = self._program._run_together(count, padded(columns, lengths), lengths=lengths)
-            if not self._is_right_padded:
+            # Inputs that have as many rows as each other are taken for such.
+            which = tuple(map(lengths.index, lengths))
+            if which not in self._padded_right:
                 # The most padding, and the least.
-                for client in {lengths.index(min(lengths)), lengths.index(max(lengths))}:
+                clients = [*zip(*lengths, strict=True)]
+                for client in {clients.index(min(clients)), clients.index(max(clients))}:
                     alone = self._program(*(column[client].clone() for column in columns))
                     if not _are_close([output[client] for output in made], alone):
                         raise NotPaddedError("at once they give something else")
-                self._is_right_padded = True
+                self._padded_right.add(which)
         except TooFewRowsError as error:
             self._lacks += 1
             self.pads = self._lacks < _ATTEMPTS

@@ -481,7 +481,6 @@ def test_results_are_those_of_one_after_the_other(fn: Any, run: list[tuple[int, 
 
 
 APART = {
-    "fewer rows beside others": (lambda w, r: (r["y"][:-1] * r["y"][2:, None]).sum(), "rows"),
     "a row for each": (lambda w, r: r["x"] * w, None),
     "decided by": (lambda w, r: r["x"].sum() * (1.001 ** len(r["x"])), "number of rows"),
     "rows as one": (lambda w, r: r["x"].T.flatten().square().sum(), "reshaped"),

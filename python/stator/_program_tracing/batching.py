@@ -21,6 +21,7 @@ from stator._program_tracing.each_draws import MOST, drawn, is_drawing
 from stator._program_tracing.padding import name_of, tensors_in
 from stator._program_tracing.padding_numbers import LINKED as NUMBERS
 from stator._program_tracing.padding_numbers import NotPaddedError, Share
+from stator._program_tracing.padding_pairs import LINKED as PAIRS
 from stator._program_tracing.padding_rules import Padding
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
@@ -47,7 +48,7 @@ def run_together(
     draws: bool = False,
     states: list[torch.Tensor] | None = None,
     owns: bool = False,
-    lengths: Sequence[int] | None = None,
+    lengths: Sequence[Sequence[int]] | None = None,
     with_rows: Sequence[int] = (),
 ) -> list[Any]:
     """What `run` gives, with a first dimension of clients.
@@ -58,7 +59,8 @@ def run_together(
     states: where PyTorch's generator is for each client, which draws what it would alone.
     owns: whether each client has what the program makes, for itself, where that is the same for all
         of them: then it may be written to.
-    lengths: how many rows each client has, where they differ: the inputs `with_rows` are padded.
+    lengths: how many rows each client has, where they differ, for each of the inputs `with_rows`,
+        which are padded.
 
     Raises `NotBatchableError` where the program can't be run in this way, `TooFewRowsError` where
     these clients can't, and whatever it raises.
@@ -71,10 +73,13 @@ def run_together(
         if lengths is None:
             with _Gradients(count, states, level, owns):
                 return tuple(run(tensors))
-        *tensors, own = tensors  # type: ignore[assignment]
-        padding = Padding(own, max(lengths), [tensors[at] for at in with_rows], count)
+        given, counts = tensors[: len(columns)], tensors[len(columns) :]
+        with_length = [
+            (given[at], known[tuple(own)]) for at, own in zip(with_rows, lengths, strict=True)
+        ]
+        padding = Padding(counts, [max(own) for own in known], with_length, count)
         with _Gradients(count, states, level, owns, padding):
-            found = run(tuple(tensors))
+            found = run(given)
         padding.use(found)
         if any(padding.dims(result) for result in found):
             raise NotPaddedError("clients of different sizes: it gives rows")
@@ -85,11 +90,14 @@ def run_together(
             outputs.append(torch.stack(padding.conditions).all())
         return tuple(outputs)
 
-    if lengths is not None:
-        columns = [*columns, torch.tensor(lengths)]
+    # Inputs whose lengths are the same for all of these clients have one length.
+    known: dict[tuple[int, ...], int] = {}
+    for own in lengths or ():
+        known.setdefault(tuple(own), len(known))
+    everything = [*columns, *map(torch.tensor, known)]
     with torch.enable_grad(), without_autocast(), _silence():
         randomness = "different" if draws else "error"
-        found = list(torch.vmap(batched, randomness=randomness)(*columns))
+        found = list(torch.vmap(batched, randomness=randomness)(*everything))
     if is_conditional and not found.pop().all():
         raise TooFewRowsError("some clients lack rows that the program takes")
     return found
@@ -232,7 +240,7 @@ def _parameter(data: torch.Tensor, requires_grad: bool = True) -> Any:
     return torch.nn.Parameter(data, requires_grad)
 
 
-LINKED: dict[str, Any] = {"torch.nn.Parameter": _parameter, **NUMBERS}
+LINKED: dict[str, Any] = {"torch.nn.Parameter": _parameter, **NUMBERS, **PAIRS}
 """What programs call in the place of what their texts name."""
 
 

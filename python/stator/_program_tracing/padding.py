@@ -21,25 +21,38 @@ from stator._program_tracing.padding_numbers import (
     NotPaddedError,
     Number,
     Share,
-    is_more_than_rows,
+    grows_with_rows,
+    lengths_in,
     of_rows,
 )
 
 __all__ = ["Padding", "name_of", "padded", "tensors_in"]
 
 
-def padded(columns: Sequence[Any], lengths: Sequence[int]) -> list[torch.Tensor]:
+def padded(columns: Sequence[Any], lengths: Sequence[Sequence[int]]) -> list[torch.Tensor]:
     """The inputs of clients in one tensor each, with a first dimension of clients. What is a list
-    has a tensor for each client: rows, as many as `lengths` says."""
-    counts = torch.tensor(lengths)
-    rows = torch.arange(max(lengths))
-    places = torch.where(rows < counts.unsqueeze(1), rows, 0)
-    places = places + (counts.cumsum(0) - counts).unsqueeze(1)
-    return [torch.cat(column)[places] if isinstance(column, list) else column for column in columns]
+    has a tensor for each client: rows, as many as the next of `lengths` says."""
+    left = iter(lengths)
+    known: dict[tuple[int, ...], torch.Tensor] = {}
+    found = []
+    for column in columns:
+        if not isinstance(column, list):
+            found.append(column)
+            continue
+        own = tuple(next(left))
+        if own not in known:
+            counts = torch.tensor(own)
+            rows = torch.arange(max(own))
+            places = torch.where(rows < counts.unsqueeze(1), rows, 0)
+            known[own] = places + (counts.cumsum(0) - counts).unsqueeze(1)
+        found.append(torch.cat(column)[known[own]])
+    return found
 
 
 _MOST = 128 << 20
 """How many bytes pairs of rows may take, of all clients that run together."""
+
+_SEVERAL = "clients of different sizes: rows beside others, or fewer"
 
 _Inner = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -70,33 +83,46 @@ class _Length:
 
 
 class Padding:
-    """Which tensors of a run have a dimension of padded rows, and how many of these are a client's
-    own. With the padding they are as many everywhere, but where there are more: parts of rows."""
+    """Which tensors of a run have dimensions of padded rows, and how many of these are a client's
+    own. With the padding they are as many as in some input, but where there are more: parts of
+    rows, pairs."""
 
     def __init__(
-        self, count: torch.Tensor, rows: int, inputs: Sequence[torch.Tensor], clients: int
+        self,
+        counts: Sequence[torch.Tensor],
+        rows: Sequence[int],
+        inputs: Sequence[tuple[torch.Tensor, int]],
+        clients: int,
     ) -> None:
-        """count: how many rows a client has; rows: how many with the padding; inputs: those that
-        have rows, in their first dimension; clients: how many run together."""
+        """counts: how many rows a client has, for each of its lengths; rows: how many with the
+        padding; inputs: those that have rows, in their first dimension, and which length that is;
+        clients: how many run together."""
         self._clients = clients
         # What has to hold for each client, so that it gives what each gives alone.
         self.conditions: list[Any] = []
-        own = of_rows(count, rows, self.conditions)
-        self._whole = _Length(own, rows)
-        self._lengths: dict[Any, _Length] = {own.key: self._whole}
+        numbers = [
+            of_rows(count, each, self.conditions, at)
+            for at, (count, each) in enumerate(zip(counts, rows, strict=True))
+        ]
+        self._wholes = [_Length(number, number.plain) for number in numbers]
+        self._lengths: dict[Any, _Length] = {whole.number.key: whole for whole in self._wholes}
+        # For each dimension that has rows, and how many these are.
         self._dims: Any = WeakIdKeyDictionary()
         # What has to hold if somebody uses a tensor.
         self._if_used: Any = WeakIdKeyDictionary()
         # That of all tensors that an operation is given.
-        self._current: _Length | None = self._whole
-        for tensor in inputs:
-            self.mark(tensor, 0)
-        self._current = None
+        self._current: _Length | None = None
+        for tensor, length in inputs:
+            self.mark(tensor, 0, numbers[length])
 
     @property
     def rows(self) -> int:
         """How many rows what an operation is given has, with the padding."""
-        return (self._current or self._whole).rows
+        if self._current is not None:
+            return self._current.rows
+        if len(self._wholes) > 1:
+            raise NotPaddedError(_SEVERAL)
+        return self._wholes[0].rows
 
     def in_parts(self, tensor: Any, parts: int) -> Number | None:
         """How many rows a tensor has where each of them is divided into so many."""
@@ -111,17 +137,32 @@ class Padding:
                 return length.number
         return None
 
-    def mark(self, tensor: Any, dim: int | Sequence[int], number: Number | None = None) -> Any:
+    def mark(
+        self,
+        tensor: Any,
+        dim: int | Sequence[int],
+        number: Number | Sequence[Number] | None = None,
+    ) -> Any:
         """A tensor has rows in a dimension, or in several: as many as what the operation is given,
-        or a number."""
-        length = self._current if number is None else self.length(number)
-        if length is None:
-            raise NotPaddedError("clients of different sizes: rows beside others, or fewer")
-        dims = (dim,) if isinstance(dim, int) else tuple(sorted(dim))
-        if not dims or any(tensor.shape[each] != length.rows for each in dims):
+        or a number, or one for each dimension."""
+        dims = (dim,) if isinstance(dim, int) else tuple(dim)
+        if number is None or isinstance(number, Number):
+            length = self._current if number is None else self.length(number)
+            lengths = [length] * len(dims)
+        else:
+            lengths = [self.length(each) for each in number]
+        if any(length is None for length in lengths):
+            raise NotPaddedError(_SEVERAL)
+        known: Any = sorted(zip(dims, lengths, strict=True), key=lambda each: each[0])
+        if not known or any(tensor.shape[at] != length.rows for at, length in known):
             raise NotPaddedError("rows are somewhere else than expected")
-        self._dims[tensor] = dims, length
+        self._dims[tensor] = tuple(at for at, _ in known), tuple(length for _, length in known)
         return tensor
+
+    def mark_as(self, tensor: Any, other: Any, dims: Sequence[int] | None = None) -> Any:
+        """A tensor has rows where another one has them, or in these dimensions instead; or none."""
+        numbers = self.numbers(other)
+        return self.mark(tensor, self.dims(other) if dims is None else dims, numbers)
 
     def follow(self, tensor: Any, other: Any) -> None:
         """A tensor stands in the place of another one."""
@@ -133,7 +174,8 @@ class Padding:
         found = self._lengths.get(number.key)
         if found is None:
             # A number's value is that of the padded rows.
-            rows = number.plain if is_more_than_rows(number) else self._whole.rows
+            most = max(self._wholes[at].rows for at in lengths_in(number.key))
+            rows = number.plain if grows_with_rows(number) else most
             found = self._lengths[number.key] = _Length(number, rows)
             self.holds((number.own >= 0) & (number.own <= rows))
         return found
@@ -178,8 +220,19 @@ class Padding:
 
     def number(self, tensor: Any) -> Number:
         """How many rows a tensor has."""
-        number: Number = self._dims[tensor][1].number
-        return number
+        numbers = self.numbers(tensor)
+        if any(number.key != numbers[0].key for number in numbers):
+            raise NotPaddedError(_SEVERAL)
+        return numbers[0]
+
+    def numbers(self, tensor: Any) -> list[Number]:
+        """How many rows a tensor has, in each dimension that has some."""
+        found = self._dims.get(tensor) if isinstance(tensor, torch.Tensor) else None
+        return [] if found is None else [length.number for length in found[1]]
+
+    def number_at(self, tensor: Any, dim: int) -> Number:
+        """How many rows a tensor has in a dimension."""
+        return self.numbers(tensor)[self.dims(tensor).index(dim)]
 
     def is_size(self, value: Any) -> bool:
         """Whether a number is that of the rows which an operation is given."""
@@ -199,23 +252,22 @@ class Padding:
 
     def mask(self, tensor: Any, dims: Sequence[int] | None = None) -> Any:
         """Which rows of a tensor are a client's own, beside the tensor; in some dimensions."""
-        rows, length = self._dims[tensor]
         masks = [
             length.mask.reshape([-1, *[1] * (tensor.dim() - dim - 1)])
-            for dim in rows
+            for dim, length in zip(*self._dims[tensor], strict=True)
             if dims is None or dim in dims
         ]
         return math.prod(masks[1:], start=masks[0])
 
     def own_rows(self, tensor: Any) -> Any:
         """Which rows of a tensor are a client's own."""
-        return self._dims[tensor][1].mask
+        return self.length(self.number(tensor)).mask
 
     def has_some(self, tensor: Any) -> None:
         """Each client has rows of a tensor: otherwise PyTorch raises."""
-        number = self.number(tensor)
-        if number.key != self._whole.number.key:
-            self.holds(number.own > 0)
+        for number in self.numbers(tensor):
+            if all(number.key != whole.number.key for whole in self._wholes):
+                self.holds(number.own > 0)
 
     def is_met(self, value: Any) -> bool:
         """Whether something in containers has rows, or is a number of them."""
@@ -245,7 +297,9 @@ class Padding:
         rule = _RULES.get(name)
         if rule is None or kwargs.get("out") is not None:
             raise NotPaddedError(f"clients of different sizes: there is no rule for {name}")
-        lengths = {id(self._dims[each][1]): self._dims[each][1] for each in met if is_tensor(each)}
+        lengths = {
+            id(length): length for each in met if is_tensor(each) for length in self._dims[each][1]
+        }
         if len(lengths) > 1 and name not in _OF_SEVERAL:
             raise NotPaddedError("clients of different sizes: rows beside fewer rows")
         self._current = next(iter(lengths.values())) if len(lengths) == 1 else None
@@ -341,14 +395,19 @@ def without_rows(padding: Padding, *values: Any) -> None:
     ),
     # Where a program draws nothing, these do nothing.
     *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"),
+    is_of_several=True,
 )
 def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
     """An element of the result is made of one of each tensor, which are broadcast."""
     given = list(tensors_in((args, kwargs)))
-    ends = {tensor.dim() - dim for tensor in given for dim in padding.dims(tensor)}
+    ends: dict[int, Number] = {}
+    for tensor in given:
+        for dim, number in zip(padding.dims(tensor), padding.numbers(tensor), strict=True):
+            if ends.setdefault(tensor.dim() - dim, number).key != number.key:
+                raise NotPaddedError("clients of different sizes: rows beside fewer rows")
     for tensor in given:
         own = {tensor.dim() - dim for dim in padding.dims(tensor)}
-        for end in ends - own:
+        for end in ends.keys() - own:
             if tensor.dim() >= end and tensor.shape[-end] != 1:
                 raise NotPaddedError("clients of different sizes: rows beside something else")
     are_compared = len(ends) > 1 and all(len(padding.dims(tensor)) < len(ends) for tensor in given)
@@ -371,22 +430,24 @@ def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
     found = call(*args, **{name: counted(value) for name, value in kwargs.items()})
     dims = [found.dim() - end for end in ends]
     if are_compared:
-        return compared(padding, found, dims)
-    return padding.mark(found, dims) if dims else found
+        return compared(padding, found, dims, list(ends.values()))
+    return padding.mark(found, dims, list(ends.values())) if dims else found
 
 
-def compared(padding: Padding, found: Any, dims: Sequence[int]) -> Any:
+def compared(
+    padding: Padding, found: Any, dims: Sequence[int], numbers: Sequence[Number] | None = None
+) -> Any:
     """What has been made of each pair of rows. Padding is a copy of a row, and a program may see to
     it that a row is beside itself in one place alone: so what stands for padding is made of two
     rows of the client's own, and has no gradient."""
     padding.expect_room(found)
-    padding.mark(found, dims)
-    first, *_, last = sorted(dims)
-    own = (padding.number(found).own - 1).clamp(min=0).reshape(1)
+    padding.mark(found, dims, numbers)
+    first, *_, last = padding.dims(found)
+    own = (padding.number_at(found, last).own - 1).clamp(min=0).reshape(1)
     one = found.detach().narrow(first, 0, 1).index_select(last, own)
-    for dim in sorted(dims)[1:-1]:
+    for dim in padding.dims(found)[1:-1]:
         one = one.narrow(dim, 0, 1)
-    return padding.mark(torch.where(padding.mask(found), found, one), dims)
+    return padding.mark_as(torch.where(padding.mask(found), found, one), found)
 
 
 # Rows that stay apart.
@@ -408,10 +469,8 @@ def apart(*names: str, only_first: bool = False, behind: int = 0) -> None:
 
 apart("linear", "embedding_bag", behind=1)
 apart("embedding", "one_hot", "bucketize")
-apart("max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", only_first=True, behind=2)
 apart("conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", only_first=True, behind=3)
 apart("conv3d", "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", only_first=True, behind=4)
-apart("adaptive_max_pool1d", only_first=True, behind=2)
 apart("adaptive_max_pool2d", only_first=True, behind=3)
 apart("group_norm", only_first=True, behind=2)
 
@@ -441,8 +500,9 @@ def reduced(padding: Padding, found: Any, input: Any, dims: list[int], keepdim: 
     rows = [row for row in padding.dims(input) if row not in dims]
     if not rows:
         return found
+    numbers = [padding.number_at(input, row) for row in rows]
     return padding.mark(
-        found, rows if keepdim else [row - sum(dim < row for dim in dims) for row in rows]
+        found, rows if keepdim else [row - sum(dim < row for dim in dims) for row in rows], numbers
     )
 
 
@@ -472,7 +532,7 @@ def _reduction(fill: Callable[[torch.dtype], Any], *names: str, is_of_some: bool
         given = padding.only(input, fill(input.dtype), dims)
         return reduced(padding, call(given, **how), input, dims, keepdim)
 
-    rule_for(*names)(rule)
+    rule_for(*names, is_of_several=True)(rule)
 
 
 def least(kind: torch.dtype) -> Any:
@@ -494,7 +554,7 @@ _reduction(least, "amax", is_of_some=True)
 _reduction(greatest, "amin", is_of_some=True)
 
 
-@rule_for("prod")
+@rule_for("prod", is_of_several=True)
 def _prod(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
 ) -> Any:
@@ -504,7 +564,7 @@ def _prod(
     return reduced(padding, found, input, dims, keepdim)
 
 
-@rule_for("mean")
+@rule_for("mean", is_of_several=True)
 def _mean(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
 ) -> Any:
@@ -513,7 +573,7 @@ def _mean(
         found = call(input, dim=dim, keepdim=keepdim, **how)
         return reduced(padding, found, input, dims, keepdim)
     if (kind := how.pop("dtype", None)) is not None:
-        input = padding.mark(input.to(kind, copy=True), padding.dims(input))
+        input = padding.mark_as(input.to(kind, copy=True), input)
     if not input.dtype.is_floating_point or how:
         raise NotPaddedError("clients of different sizes: a mean with another element type")
     found = total(padding, input, dims, keepdim) / many(padding, input, dims)
@@ -528,7 +588,7 @@ def many(padding: Padding, input: Any, dims: list[int]) -> Any:
     """How many numbers of a client are in some dimensions, rows among them."""
     rows = padding.dims(input)
     others = [input.shape[dim] for dim in dims if dim not in rows]
-    own = [padding.number(input).own] * sum(dim in rows for dim in dims)
+    own = [padding.number_at(input, dim).own for dim in dims if dim in rows]
     return math.prod(own, start=math.prod(others)).to(input.dtype)
 
 
@@ -544,13 +604,13 @@ def _variance(
         return reduced(padding, found, input, dims, keepdim)
     count = many(padding, input, dims)
     off = padding.only(input, 0, dims) - total(padding, input, dims, True) / count
-    padding.mark(off, padding.dims(input))
+    padding.mark_as(off, input)
     off = padding.only(off, 0, dims)
     found = (off * off).sum(dims, keepdim=keepdim) / (count - correction).clamp(min=0)
     return reduced(padding, found, input, dims, keepdim)
 
 
-@rule_for("var", "std")
+@rule_for("var", "std", is_of_several=True)
 def _spread(
     padding: Padding,
     call: Any,
@@ -567,11 +627,10 @@ def _spread(
         return found
     # Its gradient at zero is zero, as PyTorch has it.
     root = torch.where(found == 0, 0, torch.where(found == 0, 1, found).sqrt())
-    rows = padding.dims(found)
-    return padding.mark(root, rows) if rows else root
+    return padding.mark_as(root, found) if padding.dims(found) else root
 
 
-@rule_for("max", "min")
+@rule_for("max", "min", is_of_several=True)
 def _extreme(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False
 ) -> Any:
@@ -616,6 +675,6 @@ def _grad(
             starts[at] = padding.only(start, 0)
     found = call(given, inputs, starts or None, *args, **how)
     for gradient, tensor in zip(found, [inputs] if is_tensor(inputs) else inputs, strict=True):
-        if gradient is not None and (dims := padding.dims(tensor)):
-            padding.mark(gradient, dims, padding.number(tensor))
+        if gradient is not None and padding.dims(tensor):
+            padding.mark_as(gradient, tensor)
     return found

@@ -29,7 +29,7 @@ from stator._program_tracing.padding_numbers import NotPaddedError, Number, Shar
 __all__ = ["Padding"]
 
 
-@rule_for("cdist")
+@rule_for("cdist", is_of_several=True)
 def _distances(
     padding: Padding, call: Any, /, left: Any, right: Any, *args: Any, **how: Any
 ) -> Any:
@@ -38,17 +38,19 @@ def _distances(
     a, b = padding.dim(left), padding.dim(right)
     if (a, b) == (left.dim() - 2, right.dim() - 2):
         found = call(left, right, *args, **how)
-        return compared(padding, found, [found.dim() - 2, found.dim() - 1])
+        numbers = [padding.number(left), padding.number(right)]
+        return compared(padding, found, [found.dim() - 2, found.dim() - 1], numbers)
     if (a, b) not in ((left.dim() - 2, None), (None, right.dim() - 2)):
         raise NotPaddedError("clients of different sizes: distances of something else than rows")
     found = call(left, right, *args, **how)
-    return padding.mark(found, found.dim() - (2 if b is None else 1))
+    number = padding.number(left if b is None else right)
+    return padding.mark(found, found.dim() - (2 if b is None else 1), number)
 
 
 # Places.
 
 
-@rule_for("argmax", "argmin")
+@rule_for("argmax", "argmin", is_of_several=True)
 def _place(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False
 ) -> Any:
@@ -86,7 +88,7 @@ def _in_order(
     return values, places
 
 
-@rule_for("sort")
+@rule_for("sort", is_of_several=True)
 def _sort(
     padding: Padding,
     call: Any,
@@ -98,13 +100,12 @@ def _sort(
     stable: Any = False,
 ) -> Any:
     values, places = _in_order(padding, input, dim, descending, stable)
-    rows = padding.dims(input)
-    padding.mark(values, rows)
-    padding.mark(places, rows)
+    padding.mark_as(values, input)
+    padding.mark_as(places, input)
     return torch.return_types.sort((values, places))
 
 
-@rule_for("argsort")
+@rule_for("argsort", is_of_several=True)
 def _argsort(
     padding: Padding,
     call: Any,
@@ -116,7 +117,7 @@ def _argsort(
     stable: Any = False,
 ) -> Any:
     _, places = _in_order(padding, input, dim, descending, stable)
-    return padding.mark(places, padding.dims(input))
+    return padding.mark_as(places, input)
 
 
 @rule_for("topk")
@@ -204,17 +205,18 @@ def _kth(
     return torch.return_types.kthvalue(tuple(parts))
 
 
-@rule_for("searchsorted")
+@rule_for("searchsorted", is_of_several=True)
 def _searched(padding: Padding, call: Any, /, sequence: Any, values: Any, **how: Any) -> Any:
     """Places of numbers of rows among others, or of others among rows that are in order."""
     without_rows(padding, how)
     rows, own = padding.dim(sequence), padding.dim(values)
-    if sequence.dim() != 1 or (rows is not None and own is not None):
+    if sequence.dim() != 1:
         raise NotPaddedError("clients of different sizes: rows are searched in another form")
     if rows is None:
-        return padding.mark(call(sequence, values, **how), own or 0)
+        return padding.mark_as(call(sequence, values, **how), values)
     found = call(padding.only(sequence, greatest(sequence.dtype)), values, **how)
-    return torch.minimum(found, padding.number(sequence).own.to(found.dtype))
+    found = torch.minimum(found, padding.number(sequence).own.to(found.dtype))
+    return found if own is None else padding.mark_as(found, values)
 
 
 @rule_for("median", "nanmedian")
@@ -239,6 +241,20 @@ def _median(
     if keepdim:
         value, place = value.unsqueeze(at), place.unsqueeze(at)
     return torch.return_types.median((value, place))
+
+
+@rule_for("nanmean", is_of_several=True)
+def _mean_of_numbers(
+    padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
+) -> Any:
+    without_rows(padding, dim, how)
+    if how or not input.dtype.is_floating_point:
+        raise NotPaddedError("clients of different sizes: a mean with another element type")
+    dims = dims_of(dim, input)
+    is_number = padding.mark_as(~torch.isnan(input), input)
+    count = padding.only(is_number, False, dims).sum(dims, keepdim=keepdim)
+    whole = padding.only(input, 0, dims).nansum(dims, keepdim=keepdim)
+    return reduced(padding, whole / count, input, dims, keepdim)
 
 
 def _beyond(kind: torch.dtype) -> Any:
@@ -278,7 +294,7 @@ def _running(padding: Padding, call: Any, /, input: Any, dim: Any, **how: Any) -
     return found
 
 
-@rule_for("softmax", "log_softmax")
+@rule_for("softmax", "log_softmax", is_of_several=True)
 def _shares(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **how: Any) -> Any:
     without_rows(padding, dim, args, how)
     at, rows = positive(dim, input), padding.dims(input)
@@ -286,13 +302,13 @@ def _shares(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **
     if at in rows:
         # Padding is as finite as a client's own.
         found = torch.where(padding.mask(input, [at]), found, torch.zeros((), dtype=found.dtype))
-    return padding.mark(found, rows)
+    return padding.mark_as(found, input)
 
 
 # Lengths.
 
 
-@rule_for("norm", "vector_norm")
+@rule_for("norm", "vector_norm", is_of_several=True)
 def _norm(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) -> Any:
     """`torch.norm`, and those of `torch.linalg`, which call the order otherwise."""
     without_rows(padding, args, how)

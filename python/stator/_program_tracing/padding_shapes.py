@@ -31,18 +31,20 @@ _TAKEN = "clients of different sizes: some rows are taken"
 # Sizes.
 
 
-@rule_for("size", "shape")
+@rule_for("size", "shape", is_of_several=True)
 def _size(padding: Padding, call: Any, /, input: Any, dim: Any = None) -> Any:
     rows = padding.dims(input)
-    sizes = [padding.number(input) if at in rows else size for at, size in enumerate(input.shape)]
+    sizes = [
+        padding.number_at(input, at) if at in rows else size for at, size in enumerate(input.shape)
+    ]
     return tuple(sizes) if dim is None else sizes[dim]
 
 
-@rule_for("numel", "nelement")
+@rule_for("numel", "nelement", is_of_several=True)
 def _count(padding: Padding, call: Any, /, input: Any) -> Any:
     rows = padding.dims(input)
     others = [size for at, size in enumerate(input.shape) if at not in rows]
-    return math.prod([padding.number(input)] * len(rows), start=math.prod(others))
+    return math.prod(padding.numbers(input), start=math.prod(others))
 
 
 @rule_for("zeros", "ones", "empty", "full")
@@ -79,8 +81,6 @@ def _of_size(
 ) -> Any:
     """A new tensor, which may have rows, or their number in it."""
     at = [at for at, each in enumerate(size) if isinstance(each, Number)]
-    if len({size[each].key for each in at}) > 1:
-        raise NotPaddedError("clients of different sizes: rows beside fewer rows")
     sizes = [padding.rows_of(each) if isinstance(each, Number) else each for each in size]
     fill = how.pop("fill_value", rest[0] if rest else None)
     without_rows(padding, how, rest[1:])
@@ -94,7 +94,7 @@ def _of_size(
         found = call(sizes, fill, **how)
     else:
         found = call(sizes, *rest, **how)
-    return padding.mark(found, at, size[at[0]]) if at else found
+    return padding.mark(found, at, [size[each] for each in at]) if at else found
 
 
 @rule_for("eye")
@@ -233,10 +233,12 @@ def _flatten(
     return padding.mark(found, start, number)
 
 
-@rule_for("unsqueeze")
+@rule_for("unsqueeze", is_of_several=True)
 def _unsqueeze(padding: Padding, call: Any, /, input: Any, dim: int) -> Any:
     at = dim + input.dim() + 1 if dim < 0 else dim
-    return padding.mark(call(input, dim), [row + (at <= row) for row in padding.dims(input)])
+    return padding.mark_as(
+        call(input, dim), input, [row + (at <= row) for row in padding.dims(input)]
+    )
 
 
 @rule_for("squeeze")
@@ -250,20 +252,21 @@ def _squeeze(padding: Padding, call: Any, /, input: Any, dim: Any) -> Any:
     return padding.mark(found, rows - (found.dim() < input.dim() and at < rows))
 
 
-@rule_for("transpose", "swapaxes", "swapdims")
+@rule_for("transpose", "swapaxes", "swapdims", is_of_several=True)
 def _transpose(padding: Padding, call: Any, /, input: Any, dim0: int, dim1: int) -> Any:
     order = list(range(input.dim()))
     a, b = positive(dim0, input), positive(dim1, input)
     order[a], order[b] = b, a
     rows = [order.index(row) for row in padding.dims(input)]
-    return padding.mark(call(input, dim0, dim1), rows)
+    return padding.mark_as(call(input, dim0, dim1), input, rows)
 
 
-@rule_for("permute")
+@rule_for("permute", is_of_several=True)
 def _permute(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     order = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
     order = [positive(dim, input) for dim in order]
-    return padding.mark(call(input, *dims), [order.index(row) for row in padding.dims(input)])
+    rows = [order.index(row) for row in padding.dims(input)]
+    return padding.mark_as(call(input, *dims), input, rows)
 
 
 @rule_for("movedim", "moveaxis")
@@ -273,11 +276,11 @@ def _movedim(padding: Padding, call: Any, /, input: Any, source: Any, destinatio
     return padding.mark(call(input, source, destination), order.index(padding.dim(input) or 0))
 
 
-@rule_for("T", "t", "mT", "H", "mH")
+@rule_for("T", "t", "mT", "H", "mH", is_of_several=True)
 def _turned(padding: Padding, call: Any, /, input: Any) -> Any:
     if input.dim() != 2:
         raise NotPaddedError(_RESHAPED)
-    return padding.mark(call(input), [1 - row for row in padding.dims(input)])
+    return padding.mark_as(call(input), input, [1 - row for row in padding.dims(input)])
 
 
 @rule_for("expand", "broadcast_to")
@@ -531,21 +534,21 @@ def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: lis
         places = keys[0]
         number = padding.number(places) if marked else None
         if rows is None:
-            return padding.mark(call(input, key), padding.dim(places) or 0, number)
+            return padding.mark_as(call(input, key), places)
         if rows == 0:
             found = _by_places(padding, input, 0, places)
             at = padding.dim(places)
             return found if at is None else padding.mark(found, at, number)
         if places.dim() == 1 and not marked:
-            return padding.mark(call(input, key), rows)
+            return padding.mark_as(call(input, key), input)
         raise NotPaddedError(_TAKEN)
     if len(tensors) != len(keys) or not marked or len(marked) != len(tensors):
         raise NotPaddedError(_TAKEN)
     if {padding.dim(each) for each in marked} != {0} or {each.dim() for each in marked} != {1}:
         raise NotPaddedError(_TAKEN)
-    if rows is None:
-        return padding.mark(call(input, key), 0)
-    if rows or len({padding.number(each).key for each in marked}) != 1:
+    if rows is None and len({padding.number(each).key for each in marked}) == 1:
+        return padding.mark_as(call(input, key), marked[0])
+    if rows or rows is None or len({padding.number(each).key for each in marked}) != 1:
         raise NotPaddedError(_TAKEN)
     # One element of each row, or of several rows.
     number = padding.number(input)
@@ -589,11 +592,11 @@ def _index_select(padding: Padding, call: Any, /, input: Any, dim: int, index: A
     rows, at = padding.dim(input), positive(dim, input)
     own = padding.dim(index)
     if rows is None:
-        return padding.mark(call(input, dim, index), at)
+        return padding.mark_as(call(input, dim, index), index, [at])
     if at != rows:
         if own is not None:
             raise NotPaddedError(_TAKEN)
-        return padding.mark(call(input, dim, index), rows)
+        return padding.mark_as(call(input, dim, index), input)
     padding.holds(padding.only(index, 0) >= 0)
     found = _by_places(padding, input, at, index.reshape(-1))
     return found if own is None else padding.mark(found, at, padding.number(index))
@@ -616,9 +619,9 @@ def _gather(padding: Padding, call: Any, /, input: Any, dim: int, index: Any, **
         padding.holds((places >= 0) & (places < number.own))
         found = torch.gather(input, at, places)
         return found if own is None else padding.mark(found, own, padding.number(index))
-    if rows is None or rows != own:
+    if rows is None or rows != own or padding.number(input).key != padding.number(index).key:
         raise NotPaddedError("clients of different sizes: rows beside something else")
-    return padding.mark(torch.gather(input, at, index), rows)
+    return padding.mark_as(torch.gather(input, at, index), input)
 
 
 @rule_for("scatter")
@@ -701,19 +704,29 @@ def _diff(padding: Padding, call: Any, /, input: Any, n: int = 1, dim: int = -1)
 # Sums by place.
 
 
-@rule_for("index_add", "index_add_", "scatter_add", "scatter_add_")
+@rule_for("index_add", "index_add_", "scatter_add", "scatter_add_", is_of_several=True)
 def _added(
     padding: Padding, call: Any, /, input: Any, dim: int, index: Any, source: Any, **how: Any
 ) -> Any:
-    without_rows(padding, input, how)
-    rows = padding.dim(source)
+    """Rows are added to what has none, or to other rows."""
+    without_rows(padding, how)
+    rows, at = padding.dim(source), positive(dim, input)
     if rows is None or padding.dim(index) != (0 if index.dim() == 1 else rows):
         raise NotPaddedError("clients of different sizes: rows are added to something else")
-    if index.dim() == 1 and rows != positive(dim, input):
+    if padding.number(index).key != padding.number(source).key:
+        raise NotPaddedError("clients of different sizes: rows beside fewer rows")
+    if index.dim() == 1 and rows != at:
         raise NotPaddedError("clients of different sizes: rows are added to something else")
     # No row of the padding is one that isn't there.
     places = padding.only(index, 0)
-    return call(input, dim, places, padding.only(source, 0), **how)
+    own = padding.dim(input)
+    if own is None:
+        return call(input, dim, places, padding.only(source, 0), **how)
+    if own != at or rows != at:
+        raise NotPaddedError("clients of different sizes: rows are added to something else")
+    padding.holds((places >= 0) & (places < padding.number(input).own))
+    number = padding.number(input)
+    return padding.mark(call(input, dim, places, padding.only(source, 0), **how), at, number)
 
 
 @rule_for("index_put", "index_put_")
@@ -730,6 +743,20 @@ def _put(
     mask = padding.mask(indices[0]).reshape([-1, *[1] * beside])
     added = torch.where(mask, values, torch.zeros((), dtype=values.dtype))
     return call(input, tuple(padding.only(index, 0) for index in indices), added, True)
+
+
+@rule_for("setitem", is_of_several=True)
+def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> Any:
+    """One number at all places that rows say."""
+    without_rows(padding, input, value)
+    is_one = not isinstance(value, torch.Tensor) or value.dim() == 0
+    is_of_places = isinstance(key, torch.Tensor) and padding.dim(key) is not None
+    if not is_one or not is_of_places or key.dtype in (torch.bool, torch.uint8):
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    padding.has_some(key)
+    # What padding says is as a client's own row says it.
+    places = torch.where(padding.mask(key), key, key.narrow(padding.dim(key) or 0, 0, 1))
+    return call(input, places, value)
 
 
 @rule_for("scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_")

@@ -459,7 +459,7 @@ impl Flat {
         }
         let groups = groups
             .into_iter()
-            .map(|clients| Ok((self.count_of_rows(py, &rows[clients[0]])?, clients)));
+            .map(|clients| Ok((self.counts_of_rows(py, &rows[clients[0]])?, clients)));
         Ok(together(groups.collect::<PyResult<_>>()?))
     }
 
@@ -468,20 +468,18 @@ impl Flat {
         self.runner.bind(py).getattr(intern!(py, "pads"))?.extract()
     }
 
-    /// How many rows a client has, if there is one number.
-    fn count_of_rows(&self, py: Python<'_>, row: &[Leaf]) -> PyResult<Option<usize>> {
-        let mut found = None;
+    /// How many rows a client has, in each input that has some.
+    fn counts_of_rows(&self, py: Python<'_>, row: &[Leaf]) -> PyResult<Option<Vec<usize>>> {
+        let mut found = Vec::new();
         for (leaf, _) in row.iter().zip(&self.varies).filter(|(_, varies)| **varies) {
             let count = match leaf.known_sizes() {
                 Some(sizes) => sizes.first().copied(),
                 None => sizes(leaf.bind(py)?)?.first().copied(),
             };
-            if count.is_none() || found.is_some_and(|found| found != count) {
-                return Ok(None);
-            }
-            found = Some(count);
+            let Some(count) = count else { return Ok(None) };
+            found.push(count as usize);
         }
-        Ok(found.flatten().map(|count| count as usize))
+        Ok(Some(found))
     }
 
     /// For how many clients with inputs of these sizes it runs at once.
