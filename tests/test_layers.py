@@ -271,6 +271,10 @@ MODULES = {
     "_program_tracing.padding_pairs": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
     },
+    "_program_tracing.padding_puts": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+        "_program_tracing.padding_shapes",
+    },
     "_program_tracing.padding_shapes": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
     },
@@ -280,6 +284,7 @@ MODULES = {
     "_program_tracing.padding_rules": {
         *("_program_tracing.padding", "_program_tracing.padding_layers"),
         *("_program_tracing.padding_order", "_program_tracing.padding_pairs"),
+        "_program_tracing.padding_puts",
         *("_program_tracing.padding_shapes", "_program_tracing.padding_windows"),
     },
     "_program_tracing.known": set(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -177,6 +178,21 @@ class _Runner:
         self._padded_right: set[tuple[int, ...]] = set()
         # How often some lacked rows that others have.
         self._lacks = 0
+        self._few: int | None = None
+
+    @property
+    def few(self) -> int:
+        """How many rows are so few that padding costs less than operations do: clients with fewer
+        run with those that have so many."""
+        if self._few is None:
+            with_rows = [spec for spec in self._program.inputs if None in spec.shape]
+            a_row = sum(
+                math.prod(size or 1 for size in spec.shape) * spec.dtype.itemsize
+                for spec in with_rows
+            )
+            few = _FEW_BYTES // max(a_row, 1)
+            self._few = 1 << max(few.bit_length() - 1, 0)
+        return self._few
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors = [_tensor(leaf) for leaf in _leaves((args, kwargs))]
@@ -291,6 +307,10 @@ class _Runner:
                         raise NotPaddedError("at once they give something else")
                 self._padded_right.add(which)
         except TooFewRowsError as error:
+            if self.few > 1:
+                # Those that have about as many may.
+                self._few = 1
+                return None
             self._lacks += 1
             self.pads = self._lacks < _ATTEMPTS
             _LOG.info("%r runs once for clients with as many rows alone: %s", self._program, error)
@@ -448,6 +468,9 @@ _BYTES = 16 << 20
 _LEAST, _LEAST_PADDED = 8, 12
 """Fewer clients than so many, with as many rows, or padded, are quicker one after the other: each
 operation costs what ten cost alone."""
+
+_FEW_BYTES = 8 << 10
+"""How large a client's rows may be so that more of them cost nothing beside the operations."""
 
 _ATTEMPTS = 3
 

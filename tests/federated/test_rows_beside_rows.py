@@ -109,6 +109,14 @@ EVERY = {
     ),
     "outer": gradient(lambda w, r: torch.outer(r["x"] @ w, r["y"]).norm()),
     "a diagonal that is filled": lambda w, r: filled(r["x"]),
+    "likeness": gradient(
+        lambda w, r: F.cosine_similarity((r["x"] * w)[:, None], r["x"][None], 2).square().sum()
+    ),
+    "pairs by places": gradient(
+        lambda w, r: (
+            ((r["x"] * w) @ r["x"].T)[0].square().sum() + (r["x"] @ w).outer(r["y"])[:, -1].sum()
+        )
+    ),
     "sizes of both": lambda w, r: (
         (torch.zeros(len(r["x"]), len(r["x"])) + (r["x"] @ r["x"].T).shape[1]).sum(),
         (r["x"] @ r["x"].T).sum() / (r["x"] @ r["x"].T).numel(),
@@ -298,10 +306,12 @@ def test_a_row_that_a_program_sees_to_by_itself_has_no_other_beside_it(
 
 REFUSED = {
     "other matrices": (lambda w, r: torch.linalg.eigvalsh(r["x"] @ r["x"].T).sum(), "no rule for"),
-    "pairs by places": (lambda w, r: (r["x"] @ r["x"].T)[0].sum(), "compared with each other"),
+    "windows of pairs": (
+        lambda w, r: (r["x"] @ r["x"].T).unfold(0, 2, 1).sum(),
+        "compared with each other",
+    ),
     "not in order": (lambda w, r: r["y"].topk(2, sorted=False)[0].sum(), "another form"),
     "a diagonal beside": (lambda w, r: (r["x"] @ r["x"].T).diagonal(1).sum(), "a diagonal"),
-    "pairs": (lambda w, r: F.cosine_similarity(r["x"][:, None], r["x"][None], 2).sum(), "rows"),
 }
 
 

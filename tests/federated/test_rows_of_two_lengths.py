@@ -341,3 +341,154 @@ def test_many_pairs_run_in_groups(
     caplog.set_level(logging.INFO, "stator.federated")
     same(*both(lambda w, r: torch.pdist(r["x"]).sum(), [7, 6, 7, 6]))
     assert any("take much memory" in text for text in caplog.messages)
+
+
+def adjacent(w: Any, r: Any) -> Any:
+    """A graph convolution whose matrix says who is beside whom."""
+    count = len(r["x"])
+    edges = torch.zeros(count, count)
+    ones = torch.ones(len(r["source"]))
+    edges = edges.index_put((r["target"], r["source"]), ones, accumulate=True) + torch.eye(count)
+    scale = edges.sum(1).rsqrt()
+    return ((scale[:, None] * edges * scale) @ (r["x"] * w)).relu().sum()
+
+
+PUT = {
+    "a matrix of edges": gradient(adjacent),
+    "sums and greatest of nodes": gradient(
+        lambda w, r: (
+            torch.zeros(len(r["y"]))
+            .scatter_reduce(0, r["target"], r["z"] @ w, "sum")
+            .square()
+            .sum()
+            + torch.zeros(len(r["y"])).scatter_reduce(0, r["source"], r["z"] @ w, "amax").sum()
+        )
+    ),
+    "each beside its own": gradient(
+        lambda w, r: F.cross_entropy((r["z"] * w) @ r["x"].T, r["target"])
+    ),
+    "likeness of each to each": gradient(
+        lambda w, r: F.cosine_similarity((r["x"] * w)[:, None], r["z"][None], dim=2).max(1)[0].sum()
+    ),
+    "who is among others": lambda w, r: (
+        torch.isin(torch.arange(len(r["x"])), r["target"]).sum(),
+        torch.isin(r["source"], r["target"], invert=True).sum(),
+        torch.isin(r["source"], torch.tensor([0, 2])).sum(),
+    ),
+    "parts of pairs": gradient(
+        lambda w, r: (
+            ((r["x"] * w) @ r["z"].T)[0].square().sum()
+            + ((r["x"] * w) @ r["z"].T)[:, -1].mean()
+            + ((r["x"] * w) @ r["z"].T)[-1:].tanh().sum()
+        )
+    ),
+    "along pairs": gradient(
+        lambda w, r: (
+            ((r["x"] * w) @ r["z"].T).cumsum(0).tanh().sum(1).amax()
+            + ((r["x"] * w) @ r["z"].T).flip(1).cumsum(1).sum(0).sin().mean()
+            + ((r["x"] * w) @ r["z"].T).roll(1, 0).mul(r["y"][:, None]).sum()
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("fn", PUT.values(), ids=PUT)
+def test_what_edges_say_of_nodes(
+    fn: Any, run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stator.federated")
+    same(*on_graphs(fn, graphs(LENGTHS * 2)))
+    assert sum(count for count, is_padded in run if is_padded) == 10 and not caplog.messages
+
+
+def standardised(w: Any, r: Any) -> Any:
+    x = r["x"].clone()
+    x -= x.mean(0)
+    x /= x.std(0, unbiased=False) + 1
+    x.clamp_(-1, 1).mul_(2)
+    x[:, 1] += r["y"]
+    x[:, 2] = r["y"] * 2
+    x[:, :2] *= w[:2]
+    x[r["y"] > 0.5] = 0.25
+    x[x < -0.5] = w[0]
+    return x
+
+
+def kept(w: Any, r: Any) -> Any:
+    mask = torch.ones(len(r["x"]), dtype=torch.bool)
+    mask[r["k"][:1]] = False
+    mask[0] = True
+    found = torch.zeros_like(r["x"])
+    found[:, 1:] = r["x"][:, :2]
+    found[..., 0] = 3.0
+    return (found * mask[:, None]).sum(0), mask.sum(), found.std(unbiased=False)
+
+
+def through(w: Any, r: Any) -> Any:
+    hidden = F.relu(r["x"] * w, inplace=True)
+    return F.leaky_relu_(hidden - 0.1).square().sum()
+
+
+WRITTEN = {
+    "standardised": lambda w, r: (standardised(w, r).sum(0), standardised(w, r).amax()),
+    "kept": kept,
+    "in a network": gradient(through),
+}
+
+
+@pytest.mark.parametrize("fn", WRITTEN.values(), ids=WRITTEN)
+def test_what_is_written_in_place(
+    fn: Any, run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stator.federated")
+    same(*both(fn, [size + 1 for size in SIZES]))
+    assert not caplog.messages and run and all(is_padded for _, is_padded in run)
+
+
+def twice_the_rest(w: Any, r: Any) -> Any:
+    x = r["x"].clone()
+    rest = x[1:]
+    rest *= 2
+    return x.sum(0), rest.sum(0)
+
+
+def after_all(w: Any, r: Any) -> Any:
+    x = r["x"].clone()
+    rest = x[:-1]
+    x += 1
+    return rest.sum(0)
+
+
+def a_row(w: Any, r: Any) -> Any:
+    x = r["x"].clone()
+    x[-1].mul_(5)
+    F.relu(x[1:], inplace=True)
+    return x.sum(0)
+
+
+@pytest.mark.parametrize("fn", [twice_the_rest, after_all, a_row])
+def test_what_is_written_to_some_rows_is_seen_in_all(
+    fn: Any, run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stator.federated")
+    same(*both(fn, [size + 1 for size in SIZES]))
+    assert "writes to some rows" in caplog.text and not any(is_padded for _, is_padded in run)
+
+
+def test_clients_with_few_rows_run_with_those_that_have_some_more(
+    run: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("stator._local_computations._FEW_BYTES", 8 << 10)
+    caplog.set_level(logging.INFO, "stator.federated")
+    same(*both(gradient(lambda w, r: (r["x"] * w).square().mean()), [1, 2, 5, 9, 30, 70]))
+    assert run == [(6, True)]
+    # More bytes: with those that have about as many.
+    run.clear()
+    same(*both(lambda w, r: (r["x"] * w).mean(0), [300, 400, 600, 900]))
+    assert sorted(run) == [(2, True), (2, True)]
+    # Where some lack rows, those that have about as many run together, then and later.
+    run.clear()
+    fn = lambda w, r: (r["x"][: len(r["x"]) // 2] * w).sum(0)  # noqa: E731
+    same(*both(fn, [5, 6, 1, 7, 9, 10, 1]))
+    assert sorted(run) == [(2, False), (2, True), (3, True)]
+    assert not caplog.messages

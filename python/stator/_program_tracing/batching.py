@@ -18,7 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from stator._program_tracing.casting import without_autocast
 from stator._program_tracing.each_draws import MOST, drawn, is_drawing
-from stator._program_tracing.padding import name_of, tensors_in
+from stator._program_tracing.padding import memory_of, name_of, tensors_in
 from stator._program_tracing.padding_numbers import LINKED as NUMBERS
 from stator._program_tracing.padding_numbers import NotPaddedError, Share
 from stator._program_tracing.padding_pairs import LINKED as PAIRS
@@ -224,7 +224,28 @@ def _vdot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return (left.conj() * right).sum()
 
 
-_COMPOSED: dict[Any, Callable[..., torch.Tensor]] = {
+def _set_item(input: torch.Tensor, key: Any, value: Any) -> None:
+    """What is written where a mask says so: `vmap` has no rule for places that data decide."""
+    mask, *rest = key if isinstance(key, tuple) else (key,)
+    is_one = not isinstance(value, torch.Tensor) or value.dim() == 0
+    if not is_one or not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+        input[key] = value
+        return
+    if any(each is not None and type(each) not in (int, slice) for each in rest):
+        input[key] = value
+        return
+    written = input[(*[slice(None)] * mask.dim(), *rest)]
+    beside = [1] * (written.dim() - mask.dim())
+    if mask.shape != input.shape[: mask.dim()]:
+        raise IndexError(
+            f"The shape of the mask {[*mask.shape]} does not match the shape of the indexed tensor "
+            f"{[*input.shape]}"
+        )
+    written.masked_fill_(mask.reshape([*mask.shape, *beside]), value)
+
+
+_COMPOSED: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.__setitem__: _set_item,
     torch.nn.functional.normalize: _normalize,
     torch.vdot: _vdot,
     torch.nn.functional.embedding: _embedding,
@@ -339,7 +360,7 @@ class _Gradients(TorchFunctionMode):
             not isinstance(found, torch.Tensor)
             or _functorch.is_batchedtensor(found)
             or found.nbytes * self._count > MOST
-            or _memory(found) in {_memory(tensor) for tensor in tensors_in(given)}
+            or memory_of(found) in {memory_of(tensor) for tensor in tensors_in(given)}
         ):
             return found
         all_own = found.unsqueeze(0).repeat(self._count, *[1] * found.dim())
@@ -441,10 +462,3 @@ def _beneath(tensor: torch.Tensor) -> torch.Tensor:
         raise NotBatchableError("it takes a gradient for a tensor that is the same for all clients")
     beneath: torch.Tensor = _functorch.get_unwrapped(tensor)
     return beneath
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    """Where a tensor's data is; of a batch, that of all clients."""
-    while _functorch.is_batchedtensor(tensor) or _functorch.is_gradtrackingtensor(tensor):
-        tensor = _functorch.get_unwrapped(tensor)
-    return tensor.untyped_storage().data_ptr()

@@ -26,7 +26,7 @@ from stator._program_tracing.padding_numbers import (
     of_rows,
 )
 
-__all__ = ["Padding", "name_of", "padded", "tensors_in"]
+__all__ = ["Padding", "memory_of", "name_of", "padded", "tensors_in"]
 
 
 def padded(columns: Sequence[Any], lengths: Sequence[Sequence[int]]) -> list[torch.Tensor]:
@@ -51,6 +51,9 @@ def padded(columns: Sequence[Any], lengths: Sequence[Sequence[int]]) -> list[tor
 
 _MOST = 128 << 20
 """How many bytes pairs of rows may take, of all clients that run together."""
+
+# Its types lack some of what it has.
+_functorch: Any = torch._C._functorch
 
 _SEVERAL = "clients of different sizes: rows beside others, or fewer"
 
@@ -110,6 +113,8 @@ class Padding:
         self._dims: Any = WeakIdKeyDictionary()
         # What has to hold if somebody uses a tensor.
         self._if_used: Any = WeakIdKeyDictionary()
+        # The memory of what is a view in PyTorch and a copy here.
+        self._copied: dict[int, Any] = {}
         # That of all tensors that an operation is given.
         self._current: _Length | None = None
         for tensor, length in inputs:
@@ -190,6 +195,17 @@ class Padding:
             raise NotPaddedError(
                 "clients of different sizes: so many pairs of rows take much memory"
             )
+
+    def copied(self, *tensors: Any) -> None:
+        """One is a view of the other in PyTorch, and a copy here: nobody may write to either."""
+        for tensor in tensors:
+            # Kept, so that nothing else gets that memory.
+            self._copied[memory_of(tensor)] = tensor
+
+    def expect_alone(self, tensor: Any) -> None:
+        """Raises if what is written to a tensor would have to be seen in another one."""
+        if memory_of(tensor) in self._copied:
+            raise NotPaddedError("clients of different sizes: it writes to some rows of a tensor")
 
     def holds(self, condition: Any) -> None:
         """Takes note of what has to hold for each client."""
@@ -319,6 +335,13 @@ def name_of(func: Any) -> str:
     return name.strip("_") if name.startswith("__") else name
 
 
+def memory_of(tensor: torch.Tensor) -> int:
+    """Where a tensor's data is; of a batch, that of all clients."""
+    while _functorch.is_batchedtensor(tensor) or _functorch.is_gradtrackingtensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor.untyped_storage().data_ptr()
+
+
 _RULES: dict[str, Callable[..., Any]] = {}
 _OF_SEVERAL: set[str] = set()
 
@@ -361,7 +384,7 @@ def without_rows(padding: Padding, *values: Any) -> None:
 # Element by element.
 
 
-@rule_for(
+_ELEMENTS = (
     *("add", "sub", "mul", "div", "truediv", "true_divide", "floor_divide", "floordiv", "mod"),
     *("radd", "rsub", "rmul", "rtruediv", "rdiv", "rfloordiv", "rmod", "remainder", "fmod", "pow"),
     *("rpow", "neg", "abs", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt"),
@@ -395,21 +418,17 @@ def without_rows(padding: Padding, *values: Any) -> None:
     ),
     # Where a program draws nothing, these do nothing.
     *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"),
-    is_of_several=True,
 )
+"""Operations that make an element of the result of one of each tensor."""
+
+
+@rule_for(*_ELEMENTS, is_of_several=True)
 def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
     """An element of the result is made of one of each tensor, which are broadcast."""
     given = list(tensors_in((args, kwargs)))
-    ends: dict[int, Number] = {}
-    for tensor in given:
-        for dim, number in zip(padding.dims(tensor), padding.numbers(tensor), strict=True):
-            if ends.setdefault(tensor.dim() - dim, number).key != number.key:
-                raise NotPaddedError("clients of different sizes: rows beside fewer rows")
-    for tensor in given:
-        own = {tensor.dim() - dim for dim in padding.dims(tensor)}
-        for end in ends.keys() - own:
-            if tensor.dim() >= end and tensor.shape[-end] != 1:
-                raise NotPaddedError("clients of different sizes: rows beside something else")
+    if kwargs.get("inplace"):
+        padding.expect_alone(given[0])
+    ends = _ends(padding, given)
     are_compared = len(ends) > 1 and all(len(padding.dims(tensor)) < len(ends) for tensor in given)
     # Beside a condition a number has the element type of what it may stand for.
     typed = given[1:] if call.name == "where" else given
@@ -427,11 +446,50 @@ def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
         return value.own.to(kind)
 
     args = tuple(counted(value) for value in args)
+    if call.name in _IN_PLACE:
+        return call(*args, **{name: counted(value) for name, value in kwargs.items()})
     found = call(*args, **{name: counted(value) for name, value in kwargs.items()})
     dims = [found.dim() - end for end in ends]
     if are_compared:
         return compared(padding, found, dims, list(ends.values()))
     return padding.mark(found, dims, list(ends.values())) if dims else found
+
+
+def _ends(padding: Padding, given: Sequence[Any]) -> dict[int, Number]:
+    """Where tensors that are broadcast have rows, from the last dimension on, and how many."""
+    ends: dict[int, Number] = {}
+    for tensor in given:
+        for dim, number in zip(padding.dims(tensor), padding.numbers(tensor), strict=True):
+            if ends.setdefault(tensor.dim() - dim, number).key != number.key:
+                raise NotPaddedError("clients of different sizes: rows beside fewer rows")
+    for tensor in given:
+        own = {tensor.dim() - dim for dim in padding.dims(tensor)}
+        for end in ends.keys() - own:
+            if tensor.dim() >= end and tensor.shape[-end] != 1:
+                raise NotPaddedError("clients of different sizes: rows beside something else")
+    return ends
+
+
+_IN_PLACE = frozenset(
+    {
+        f"{name}_"
+        for name in _ELEMENTS
+        if any(hasattr(owner, f"{name}_") for owner in (torch.Tensor, torch.nn.functional))
+    }
+    | {f"i{name}" for name in _ELEMENTS if hasattr(torch.Tensor, f"__i{name}__")}
+    | {"copy_", "zero_", "fill_"}
+)
+
+
+@rule_for(*_IN_PLACE, is_of_several=True)
+def _written(padding: Padding, call: Any, /, input: Any, *args: Any, **kwargs: Any) -> Any:
+    """The same, written to a tensor that has all of these rows."""
+    padding.expect_alone(input)
+    given = list(tensors_in((args, kwargs)))
+    ends = _ends(padding, [input, *given])
+    if ends.keys() - {input.dim() - dim for dim in padding.dims(input)}:
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    return elements(padding, call, input, *args, **kwargs)
 
 
 def compared(
@@ -501,9 +559,23 @@ def reduced(padding: Padding, found: Any, input: Any, dims: list[int], keepdim: 
     if not rows:
         return found
     numbers = [padding.number_at(input, row) for row in rows]
-    return padding.mark(
-        found, rows if keepdim else [row - sum(dim < row for dim in dims) for row in rows], numbers
-    )
+    left = rows if keepdim else [row - sum(dim < row for dim in dims) for row in rows]
+    return padding.mark(found, left, numbers)
+
+
+def as_first(padding: Padding, found: Any) -> Any:
+    """A tensor whose padding is as its first row, and has no gradient: what was made of rows that
+    were compared, or put somewhere, may not be as finite as what was made of a client's own."""
+    made = found
+    for row in padding.dims(found):
+        made = torch.where(padding.mask(found, [row]), made, made.narrow(row, 0, 1).detach())
+    return made if made is found else padding.mark_as(made, found)
+
+
+def as_first_if_compared(padding: Padding, found: Any, input: Any) -> Any:
+    """The same of what is left of a tensor that has rows in several dimensions."""
+    is_left = len(padding.dims(found)) and len(padding.dims(found)) < len(padding.dims(input))
+    return as_first(padding, found) if is_left else found
 
 
 def are_rows(padding: Padding, input: Any, dims: Sequence[int]) -> bool:
@@ -530,7 +602,8 @@ def _reduction(fill: Callable[[torch.dtype], Any], *names: str, is_of_some: bool
         if is_of_some and are_rows(padding, input, dims):
             padding.has_some(input)
         given = padding.only(input, fill(input.dtype), dims)
-        return reduced(padding, call(given, **how), input, dims, keepdim)
+        found = reduced(padding, call(given, **how), input, dims, keepdim)
+        return as_first_if_compared(padding, found, input)
 
     rule_for(*names, is_of_several=True)(rule)
 
@@ -577,7 +650,8 @@ def _mean(
     if not input.dtype.is_floating_point or how:
         raise NotPaddedError("clients of different sizes: a mean with another element type")
     found = total(padding, input, dims, keepdim) / many(padding, input, dims)
-    return reduced(padding, found, input, dims, keepdim)
+    found = reduced(padding, found, input, dims, keepdim)
+    return as_first_if_compared(padding, found, input)
 
 
 def total(padding: Padding, input: Any, dims: list[int], keepdim: bool) -> Any:

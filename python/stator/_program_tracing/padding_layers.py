@@ -299,7 +299,7 @@ def _difference(
     return _loss(padding, losses, reduction)
 
 
-@rule_for("cross_entropy", "nll_loss")
+@rule_for("cross_entropy", "nll_loss", is_of_several=True)
 def _classes(
     padding: Padding, call: Any, /, input: Any, target: Any, *args: Any, **how: Any
 ) -> Any:
@@ -308,19 +308,21 @@ def _classes(
     if args or rows not in ((0,), (0, 1)) or padding.dim(target) != 0 or input.dim() < 2:
         raise NotPaddedError("clients of different sizes: a loss of rows and something else")
     without_rows(padding, how)
+    number = padding.number(target)
+    _expect_same_number(number, padding.number_at(input, 0))
     if rows == (0, 1):
         # The classes are rows as well.
         is_usual = input.dim() == 2 and target.dim() == 1 and not how.get("label_smoothing")
         if not is_usual or how.get("weight") is not None:
             raise NotPaddedError("clients of different sizes: a loss of rows and something else")
-        padding.holds(padding.only(target, 0) < padding.number(input).own)
+        padding.holds(padding.only(target, 0) < padding.number_at(input, 1).own)
         input = padding.only(input, -math.inf if call.name == "cross_entropy" else 0, [1])
-    losses = padding.mark(call(input, target, reduction="none", **how), 0)
+    losses = padding.mark(call(input, target, reduction="none", **how), 0, number)
     if target.dtype.is_floating_point:
         return _loss(padding, losses, reduction)
 
     def count() -> Any:
-        counts = padding.only(padding.mark(target != ignored, 0), False)
+        counts = padding.only(padding.mark_as(target != ignored, target), False)
         weight = how.get("weight")
         if weight is None:
             return counts.sum().to(input.dtype)

@@ -17,6 +17,7 @@ from stator._program_tracing.padding import (
     are_rows,
     compared,
     dims_of,
+    elements,
     greatest,
     least,
     positive,
@@ -280,17 +281,16 @@ def _middle(name: str, values: Any, count: Any) -> tuple[Any, Any]:
 # Along rows.
 
 
-@rule_for("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
+@rule_for("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", is_of_several=True)
 def _running(padding: Padding, call: Any, /, input: Any, dim: Any, **how: Any) -> Any:
     """A client's own rows come first: padding behind them changes nothing."""
     without_rows(padding, dim, how)
-    rows = padding.dim(input) or 0
     given = input
-    if positive(dim, input) == rows and call.name in ("cumsum", "cumprod"):
-        given = padding.only(input, int(call.name == "cumprod"))
+    if call.name in ("cumsum", "cumprod"):
+        given = padding.only(input, int(call.name == "cumprod"), [positive(dim, input)])
     found = call(given, dim, **how)
     for part in found if isinstance(found, tuple) else [found]:
-        padding.mark(part, rows)
+        padding.mark_as(part, input)
     return found
 
 
@@ -343,13 +343,44 @@ def _normalize(
     return padding.mark(call(input, p, dim, eps), rows)
 
 
-@rule_for("cosine_similarity")
-def _cosine(padding: Padding, call: Any, /, x1: Any, x2: Any, dim: int = 1, **how: Any) -> Any:
-    given = [each for each in (x1, x2) if padding.dim(each) is not None]
-    others = [each for each in (x1, x2) if padding.dim(each) is None]
-    place = padding.dim(given[0]) or 0
-    at = positive(dim, given[0])
-    is_known = x1.dim() == x2.dim() and all(padding.dim(each) == place for each in given)
-    if not is_known or place == at or any(each.shape[place] != 1 for each in others):
+@rule_for("cosine_similarity", is_of_several=True)
+def _cosine(
+    padding: Padding, call: Any, /, x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8
+) -> Any:
+    """Of what stands beside each other, or of each with each."""
+    without_rows(padding, dim, eps)
+    end = dim - max(x1.dim(), x2.dim()) if dim >= 0 else dim
+    if any(each.dim() + end in padding.dims(each) or each.dim() + end < 0 for each in (x1, x2)):
         raise NotPaddedError("clients of different sizes: rows beside something else")
-    return padding.mark(call(x1, x2, dim, **how), place - (at < place))
+    parts = []
+    for each in (x1, x2):
+        length = torch.linalg.vector_norm(each, dim=end, keepdim=True).clamp(min=eps)
+        part = each / length
+        parts.append(padding.mark_as(part, each) if padding.dims(each) else part)
+    found = elements(padding, _Product, *parts)
+    return reduced(padding, found.sum(end), found, [found.dim() + end], False)
+
+
+class _Product:
+    """The operation, as its rule is given it."""
+
+    name = "mul"
+
+    def __new__(cls, *args: Any) -> Any:
+        return torch.mul(*args)
+
+
+@rule_for("isin", is_of_several=True)
+def _are_in(padding: Padding, call: Any, /, elements: Any, test_elements: Any, **how: Any) -> Any:
+    """Whether each is one of some."""
+    is_other = how.pop("invert", False)
+    if set(how) - {"assume_unique"} or not isinstance(test_elements, torch.Tensor):
+        raise NotPaddedError("clients of different sizes: rows are searched in another form")
+    found = elements.unsqueeze(-1) == test_elements.reshape(-1)
+    padding.expect_room(found)
+    if padding.dims(test_elements):
+        if test_elements.dim() != 1:
+            raise NotPaddedError("clients of different sizes: rows are searched in another form")
+        found = found & padding.own_rows(test_elements)
+    found = found.any(-1) != is_other
+    return padding.mark_as(found, elements) if padding.dims(elements) else found

@@ -6,6 +6,7 @@ from stator._program_tracing import (
     padding_layers,
     padding_order,
     padding_pairs,
+    padding_puts,
     padding_shapes,
     padding_windows,
 )
@@ -13,5 +14,8 @@ from stator._program_tracing.padding import Padding
 
 __all__ = ["FILES", "Padding"]
 
-FILES = (padding_layers, padding_order, padding_pairs, padding_shapes, padding_windows)
+FILES = (
+    *(padding_layers, padding_order, padding_pairs, padding_puts, padding_shapes),
+    padding_windows,
+)
 """They add their rules where they are imported."""

@@ -14,8 +14,6 @@ import torch
 
 from stator._program_tracing.padding import (
     Padding,
-    greatest,
-    least,
     positive,
     rule_for,
     without_rows,
@@ -180,6 +178,7 @@ def _in_parts(padding: Padding, input: Any, parts: int) -> Any:
     begins = torch.arange(parts).unsqueeze(1) * number.own
     places = begins + torch.arange(padding.rows_of(number))
     found = input.reshape(-1)[places.clamp(max=input.numel() - 1)]
+    padding.copied(input, found)
     return padding.mark(found, 1, number)
 
 
@@ -190,6 +189,7 @@ def _in_rows(padding: Padding, input: Any, width: int) -> Any:
     flat = input.reshape(-1)
     lacks = rows * width - flat.shape[0]
     flat = torch.cat([flat, flat[:1].expand(lacks)]) if lacks > 0 else flat[: rows * width]
+    padding.copied(input, flat)
     return padding.mark(flat.reshape(rows, width), 0, number)
 
 
@@ -409,9 +409,8 @@ def _taken(tensor: Any, dim: int, places: Any) -> Any:
     return tensor.movedim(dim, 0)[places].movedim(0, dim)
 
 
-def _from(padding: Padding, tensor: Any, first: Any, number: Any, step: int = 1) -> Any:
+def _from(padding: Padding, tensor: Any, dim: int, first: Any, number: Any, step: int = 1) -> Any:
     """As many rows as a number says, from a place on: each, or one of so many."""
-    dim = padding.dim(tensor) or 0
     is_moved = isinstance(first, torch.Tensor) or first or step > 1
     if type(number) is int:
         places = torch.arange(number) * step + first
@@ -420,7 +419,7 @@ def _from(padding: Padding, tensor: Any, first: Any, number: Any, step: int = 1)
     padding.holds(number.own > 0)
     places = torch.arange(padding.rows_of(number))
     places = torch.where(places < number.own, places, 0) * step + first
-    return padding.mark(_taken(tensor, dim, places.clamp(max=padding.rows - 1)), dim, number)
+    return _taken(tensor, dim, places.clamp(max=tensor.shape[dim] - 1))
 
 
 def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
@@ -435,12 +434,11 @@ def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
     return number + bound if bound < 0 else bound
 
 
-def _sliced(padding: Padding, tensor: Any, key: slice) -> Any:
-    """A slice of rows, which all clients have."""
+def _sliced(padding: Padding, tensor: Any, dim: int, number: Number, key: slice) -> Any:
+    """A slice of rows, which all clients have, and how many these are."""
     step = 1 if key.step is None else key.step
     if type(step) is not int or step < 1:
         raise NotPaddedError(_TAKEN)
-    number = padding.number(tensor)
     start = _bound(padding, key.start, number, 0)
     stop = _bound(padding, key.stop, number, number)
     first = start.own if isinstance(start, Number) else start
@@ -453,14 +451,15 @@ def _sliced(padding: Padding, tensor: Any, key: slice) -> Any:
     padding.holds(torch.as_tensor(first) >= 0)
     if step > 1:
         many = (many + (step - 1)) // step
-    if type(many) is int and not 0 <= many <= padding.rows:
+    if type(many) is int and not 0 <= many <= tensor.shape[dim]:
         raise NotPaddedError(_TAKEN)
-    return _from(padding, tensor, first, many, step)
+    found = _from(padding, tensor, dim, first, many, step)
+    padding.copied(tensor, found)
+    return found, many
 
 
-def _row(padding: Padding, tensor: Any, place: Any) -> Any:
+def _row(padding: Padding, tensor: Any, dim: int, number: Number, place: Any) -> Any:
     """One row, in a dimension of one."""
-    number = padding.number(tensor)
     if isinstance(place, Number):
         own = place.own
     elif type(place) is int:
@@ -469,10 +468,12 @@ def _row(padding: Padding, tensor: Any, place: Any) -> Any:
         raise NotPaddedError(_TAKEN)
     padding.holds((own >= 0) & (own < number.own))
     if type(place) is int and place >= 0:
-        if place >= padding.rows:
+        if place >= tensor.shape[dim]:
             raise NotPaddedError(_TAKEN)
-        return tensor.narrow(padding.dim(tensor), place, 1)
-    return _taken(tensor, padding.dim(tensor) or 0, own.reshape(1))
+        return tensor.narrow(dim, place, 1)
+    found = _taken(tensor, dim, own.reshape(1))
+    padding.copied(tensor, found)
+    return found
 
 
 def _by_places(padding: Padding, tensor: Any, dim: int, places: Any) -> Any:
@@ -489,38 +490,44 @@ def _by_places(padding: Padding, tensor: Any, dim: int, places: Any) -> Any:
 @rule_for("getitem", is_of_several=True)
 def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
     """Numbers, slices and new dimensions; rows by their places, and places that rows say."""
-    rows = padding.dim(input)
+    rows = padding.dims(input)
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(isinstance(each, torch.Tensor) for each in keys):
         return _item_by_places(padding, call, input, key, keys)
-    at = [at for at, each in enumerate(keys) if each is Ellipsis]
-    if at:
-        used = sum(each is not None and each is not Ellipsis for each in keys)
-        keys[at[0] : at[0] + 1] = [slice(None)] * (input.dim() - used)
-    if rows is None:
+    if not rows:
         raise NotPaddedError(_TAKEN)
-    keys += [slice(None)] * (input.dim() - sum(each is not None for each in keys))
+    keys = all_keys(input, keys)
     dim, place, taken = 0, 0, input
-    number: Number | None = padding.number(input)
+    left: list[tuple[int, Number]] = []
     for at_key, each in enumerate(keys):
         if each is None:
-            place += dim <= rows
+            place += 1
             continue
-        if dim == rows and isinstance(each, slice):
-            if not _is_whole(each):
-                taken = _sliced(padding, input, each)
-                number = padding.number(taken) if padding.dim(taken) is not None else None
+        if dim in rows:
+            number: Any = padding.number_at(input, dim)
+            if not isinstance(each, slice):
+                taken, keys[at_key] = _row(padding, taken, dim, number, each), 0
+            elif not _is_whole(each):
+                taken, number = _sliced(padding, taken, dim, number, each)
                 keys[at_key] = slice(None)
-        elif dim == rows:
-            taken, number, keys[at_key] = _row(padding, input, each), None, 0
+            if isinstance(each, slice) and isinstance(number, Number):
+                left.append((place, number))
         elif isinstance(each, slice):
             without_rows(padding, each)
-            place += dim < rows
         elif type(each) is not int:
             raise NotPaddedError(_TAKEN)
+        place += isinstance(each, slice)
         dim += 1
     found = call(taken, tuple(keys))
-    return found if number is None else padding.mark(found, place, number)
+    return padding.mark(found, *zip(*left, strict=True)) if left else found
+
+
+def all_keys(input: Any, keys: list[Any]) -> list[Any]:
+    """A key for each dimension of a tensor, and for new ones."""
+    used = sum(each is not None and each is not Ellipsis for each in keys)
+    rest = [slice(None)] * (input.dim() - used)
+    at = [at for at, each in enumerate(keys) if each is Ellipsis]
+    return [*keys[: at[0]], *rest, *keys[at[0] + 1 :]] if at else [*keys, *rest]
 
 
 def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: list[Any]) -> Any:
@@ -569,7 +576,7 @@ def _select(padding: Padding, call: Any, /, input: Any, dim: int, index: Any) ->
     if rows is None:
         raise NotPaddedError(_TAKEN)
     if at == rows:
-        return _row(padding, input, index).squeeze(rows)
+        return _row(padding, input, rows, padding.number(input), index).squeeze(rows)
     without_rows(padding, index)
     return padding.mark(call(input, dim, index), rows - (at < rows))
 
@@ -584,7 +591,8 @@ def _narrow(padding: Padding, call: Any, /, input: Any, dim: int, start: Any, le
         return padding.mark(call(input, dim, start, length), rows)
     number = padding.number(input)
     first = _bound(padding, start, number, 0)
-    return _sliced(padding, input, slice(first, first + length))
+    found, many = _sliced(padding, input, rows, number, slice(first, first + length))
+    return padding.mark(found, rows, many) if isinstance(many, Number) else found
 
 
 @rule_for("index_select", is_of_several=True)
@@ -653,38 +661,39 @@ def _windows(
     places = torch.where(places < number.own, places, 0) * step
     taken = (places.unsqueeze(1) + torch.arange(size)).clamp(max=padding.rows - 1)
     found = input.movedim(rows, 0)[taken].movedim(1, -1).movedim(0, rows)
+    padding.copied(input, found)
     return padding.mark(found, rows, number)
 
 
-@rule_for("flip")
+@rule_for("flip", is_of_several=True)
 def _flip(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
     without_rows(padding, given)
-    rows, known = padding.dim(input) or 0, [positive(dim, input) for dim in given]
-    found = input.flip([dim for dim in known if dim != rows])
-    if rows in known:
-        places = torch.arange(padding.rows)
-        own = padding.number(input).own
-        found = _taken(found, rows, torch.where(places < own, own - 1 - places, places))
-    return padding.mark(found, rows)
+    rows, known = padding.dims(input), [positive(dim, input) for dim in given]
+    found = input.flip([dim for dim in known if dim not in rows])
+    for row in set(known).intersection(rows):
+        places = torch.arange(input.shape[row])
+        own = padding.number_at(input, row).own
+        found = _taken(found, row, torch.where(places < own, own - 1 - places, places))
+    return padding.mark_as(found, input)
 
 
-@rule_for("roll")
+@rule_for("roll", is_of_several=True)
 def _roll(padding: Padding, call: Any, /, input: Any, shifts: Any, dims: Any = None) -> Any:
     """Of one dimension."""
     shift = shifts[0] if isinstance(shifts, (tuple, list)) and len(shifts) == 1 else shifts
     dim = dims[0] if isinstance(dims, (tuple, list)) and len(dims) == 1 else dims
     if dim is None and input.dim() == 1:
         dim = 0
-    rows = padding.dim(input)
-    if type(shift) is not int or type(dim) is not int or rows is None:
+    if type(shift) is not int or type(dim) is not int or not padding.dims(input):
         raise NotPaddedError("clients of different sizes: rows are rolled in another form")
-    if positive(dim, input) != rows:
-        return padding.mark(call(input, shift, dim), rows)
-    places = torch.arange(padding.rows)
-    own = padding.number(input).own.clamp(min=1)
-    found = _taken(input, rows, torch.where(places < own, (places - shift) % own, places))
-    return padding.mark(found, rows)
+    at = positive(dim, input)
+    if at not in padding.dims(input):
+        return padding.mark_as(call(input, shift, dim), input)
+    places = torch.arange(input.shape[at])
+    own = padding.number_at(input, at).own.clamp(min=1)
+    found = _taken(input, at, torch.where(places < own, (places - shift) % own, places))
+    return padding.mark_as(found, input)
 
 
 @rule_for("diff")
@@ -693,93 +702,9 @@ def _diff(padding: Padding, call: Any, /, input: Any, n: int = 1, dim: int = -1)
     if at != rows:
         return padding.mark(call(input, n, dim), rows)
     for _ in range(n):
-        later = _sliced(padding, input, slice(1, None))
-        sooner = _sliced(padding, input, slice(None, -1))
-        number = padding.number(later)
+        number = padding.number(input)
+        sooner, _ = _sliced(padding, input, rows, number, slice(None, -1))
+        later, number = _sliced(padding, input, rows, number, slice(1, None))
         made = later ^ sooner if input.dtype == torch.bool else later - sooner
         input = padding.mark(made, rows, number)
     return input
-
-
-# Sums by place.
-
-
-@rule_for("index_add", "index_add_", "scatter_add", "scatter_add_", is_of_several=True)
-def _added(
-    padding: Padding, call: Any, /, input: Any, dim: int, index: Any, source: Any, **how: Any
-) -> Any:
-    """Rows are added to what has none, or to other rows."""
-    without_rows(padding, how)
-    rows, at = padding.dim(source), positive(dim, input)
-    if rows is None or padding.dim(index) != (0 if index.dim() == 1 else rows):
-        raise NotPaddedError("clients of different sizes: rows are added to something else")
-    if padding.number(index).key != padding.number(source).key:
-        raise NotPaddedError("clients of different sizes: rows beside fewer rows")
-    if index.dim() == 1 and rows != at:
-        raise NotPaddedError("clients of different sizes: rows are added to something else")
-    # No row of the padding is one that isn't there.
-    places = padding.only(index, 0)
-    own = padding.dim(input)
-    if own is None:
-        return call(input, dim, places, padding.only(source, 0), **how)
-    if own != at or rows != at:
-        raise NotPaddedError("clients of different sizes: rows are added to something else")
-    padding.holds((places >= 0) & (places < padding.number(input).own))
-    number = padding.number(input)
-    return padding.mark(call(input, dim, places, padding.only(source, 0), **how), at, number)
-
-
-@rule_for("index_put", "index_put_")
-def _put(
-    padding: Padding, call: Any, /, input: Any, indices: Any, values: Any, accumulate: Any = False
-) -> Any:
-    """What is added at places."""
-    without_rows(padding, input, accumulate)
-    are_rows = all(padding.dim(index) == 0 and index.dim() == 1 for index in indices)
-    beside = input.dim() - len(indices)
-    is_known = values.dim() <= beside if padding.dim(values) is None else padding.dim(values) == 0
-    if not accumulate or not are_rows or not is_known:
-        raise NotPaddedError("clients of different sizes: rows are put into something else")
-    mask = padding.mask(indices[0]).reshape([-1, *[1] * beside])
-    added = torch.where(mask, values, torch.zeros((), dtype=values.dtype))
-    return call(input, tuple(padding.only(index, 0) for index in indices), added, True)
-
-
-@rule_for("setitem", is_of_several=True)
-def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> Any:
-    """One number at all places that rows say."""
-    without_rows(padding, input, value)
-    is_one = not isinstance(value, torch.Tensor) or value.dim() == 0
-    is_of_places = isinstance(key, torch.Tensor) and padding.dim(key) is not None
-    if not is_one or not is_of_places or key.dtype in (torch.bool, torch.uint8):
-        raise NotPaddedError("clients of different sizes: rows are put into something else")
-    padding.has_some(key)
-    # What padding says is as a client's own row says it.
-    places = torch.where(padding.mask(key), key, key.narrow(padding.dim(key) or 0, 0, 1))
-    return call(input, places, value)
-
-
-@rule_for("scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_")
-def _put_together(
-    padding: Padding,
-    call: Any,
-    /,
-    input: Any,
-    dim: int,
-    index: Any,
-    source: Any,
-    *args: Any,
-    **how: Any,
-) -> Any:
-    """The greatest, or such, of what is at places."""
-    without_rows(padding, input, args, how)
-    name = args[0] if args else how.get("reduce")
-    neutral = {"sum": 0, "prod": 1, "amax": least(source.dtype), "amin": greatest(source.dtype)}
-    rows = padding.dim(source)
-    is_known = rows is not None and padding.dim(index) == (0 if index.dim() == 1 else rows)
-    if not is_known or name not in neutral or (index.dim() == 1 and rows != positive(dim, input)):
-        raise NotPaddedError("clients of different sizes: rows are put into something else")
-    if how.get("include_self", args[1] if len(args) > 1 else True) is not True:
-        raise NotPaddedError("clients of different sizes: rows are put into something else")
-    given = padding.only(source, neutral[name])
-    return call(input, dim, padding.only(index, 0), given, *args, **how)

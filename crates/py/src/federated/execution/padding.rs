@@ -55,23 +55,36 @@ impl Together {
 
     /// Those with as many rows together.
     pub fn apart(&self) -> Vec<Self> {
+        self.by_lengths().into_values().map(Self::equal).collect()
+    }
+
+    /// Those with about as many rows together; `None`: they are already.
+    pub fn finer(&self, few: usize) -> Option<Vec<Self>> {
+        let groups = self.by_lengths().into_iter();
+        let found =
+            together(groups.map(|(of, clients)| (Some(of.to_vec()), clients)).collect(), few);
+        (found.len() > 1).then_some(found)
+    }
+
+    fn by_lengths(&self) -> BTreeMap<&[usize], Vec<usize>> {
         let mut groups: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
         for (&client, length) in self.clients.iter().zip(self.lengths.iter().flatten()) {
             groups.entry(length).or_default().push(client);
         }
-        groups.into_values().map(Self::equal).collect()
+        groups
     }
 }
 
 /// Groups of clients with as many rows, put together where they are small: with numbers of rows that are less than
-/// twice as large as any's. A group whose numbers aren't known stays one.
-pub fn together(groups: Vec<(Option<Vec<usize>>, Vec<usize>)>) -> Vec<Together> {
+/// twice as large as any's, or up to a few. A group whose numbers aren't known stays one.
+pub fn together(groups: Vec<(Option<Vec<usize>>, Vec<usize>)>, few: usize) -> Vec<Together> {
     let mut found = Vec::new();
     let mut small: BTreeMap<Vec<usize>, Vec<(usize, Vec<usize>)>> = BTreeMap::new();
     for (lengths, clients) in groups {
         match lengths {
             Some(lengths) if !lengths.contains(&0) && clients.len() < MANY => {
-                let about = lengths.iter().map(|length| length.next_power_of_two()).collect();
+                let about =
+                    lengths.iter().map(|length| length.next_power_of_two().max(few)).collect();
                 let clients = clients.into_iter().map(|client| (client, lengths.clone()));
                 small.entry(about).or_default().extend(clients);
             }

@@ -252,7 +252,8 @@ impl Flat {
                 let values = match made {
                     Ok(Some(values)) => values,
                     Ok(None) if part.is_padded() => {
-                        left.extend(part.apart());
+                        let finer = if self.pads(py)? { part.finer(self.few(py)?) } else { None };
+                        left.extend(finer.unwrap_or_else(|| part.apart()));
                         continue;
                     }
                     Ok(None) => return Ok(false),
@@ -460,7 +461,12 @@ impl Flat {
         let groups = groups
             .into_iter()
             .map(|clients| Ok((self.counts_of_rows(py, &rows[clients[0]])?, clients)));
-        Ok(together(groups.collect::<PyResult<_>>()?))
+        Ok(together(groups.collect::<PyResult<_>>()?, self.few(py)?))
+    }
+
+    /// How many rows are so few that clients with fewer run with those that have so many.
+    fn few(&self, py: Python<'_>) -> PyResult<usize> {
+        self.runner.bind(py).getattr(intern!(py, "few"))?.extract()
     }
 
     /// Whether clients with other numbers of rows may be run together.
