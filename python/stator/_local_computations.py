@@ -20,7 +20,7 @@ from stator import _array_code, _sized_programs
 from stator._program_tracing import arrays
 from stator._program_tracing.batching import TooFewRowsError
 from stator._program_tracing.padding import padded
-from stator._program_tracing.padding_numbers import NotPaddedError
+from stator._program_tracing.padding_numbers import NotPaddedError, TooManyPairsError
 from stator._program_tracing.tracing import Tracing, rebuilt, take_apart
 from stator._stator import federated as _federated
 from stator._suggest import describe
@@ -179,6 +179,8 @@ class _Runner:
         # How often some lacked rows that others have.
         self._lacks = 0
         self._few: int | None = None
+        # As many rows, and more, aren't padded: their pairs take much memory.
+        self.too_many_rows: int | None = None
 
     @property
     def few(self) -> int:
@@ -306,6 +308,16 @@ class _Runner:
                     if not _are_close([output[client] for output in made], alone):
                         raise NotPaddedError("at once they give something else")
                 self._padded_right.add(which)
+        except TooManyPairsError as error:
+            most = max(map(max, lengths))
+            if self.too_many_rows is None or most < self.too_many_rows:
+                self.too_many_rows = most
+            # Those that have fewer may run with others that have about as many.
+            self._few = 1
+            _LOG.info(
+                "%r runs at once for clients with %d rows alone: %s", self._program, most, error
+            )
+            return None
         except TooFewRowsError as error:
             if self.few > 1:
                 # Those that have about as many may.

@@ -329,7 +329,7 @@ def test_others_run_in_groups(
 def test_many_pairs_run_in_groups(
     run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(padding, "_MOST", 4 * 4 * 7 * 7)
+    monkeypatch.setattr(padding, "_MOST", 4 * 7 * 7)
     caplog.set_level(logging.INFO, "stator.federated")
     fn = lambda w, r: (r["x"] @ r["x"].T).sum()  # noqa: E731
     same(*both(fn, [7, 6, 7, 6]))

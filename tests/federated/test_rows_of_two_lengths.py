@@ -334,13 +334,31 @@ def test_means_of_what_is_a_number(run: list[tuple[int, bool]]) -> None:
     assert run and all(is_padded for _, is_padded in run)
 
 
-def test_many_pairs_run_in_groups(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_clients_with_many_pairs_run_in_groups_and_others_do_not(
+    run: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(padding, "_MOST", 4 * 8 * 20)
+    monkeypatch.setattr("stator._local_computations._FEW_BYTES", 8 << 10)
+    monkeypatch.setattr(padding, "_MOST", 4 * 10 * 10 * 16)
     caplog.set_level(logging.INFO, "stator.federated")
-    same(*both(lambda w, r: torch.pdist(r["x"]).sum(), [7, 6, 7, 6]))
-    assert any("take much memory" in text for text in caplog.messages)
+    local = fl.local_computation(TWO["x"])(lambda x: torch.pdist(x).sum() + (x @ x.T).amax())
+
+    @fl.federated_computation(fl.FederatedType(TWO["x"], fl.CLIENTS))
+    def comp(rows: Any) -> Any:
+        return fl.federated_collect(fl.federated_map(local, rows))
+
+    drawn = np.random.default_rng(0)
+    sizes = (7, 6, 7, 6, 30, 29, 30, 29)
+    rows = [drawn.normal(size=(size, 3)).astype(np.float32) for size in sizes]
+    for _ in range(2):
+        run.clear()
+        found = []
+        for exact in (False, True):
+            with fl.framework.get_context_stack().install(LocalContext(threads=1, exact=exact)):
+                found.append(comp(rows))
+        same(*found)
+        assert sorted(run) == [(2, False), (2, False), (4, True)]
+    said = [text for text in caplog.messages if "take much memory" in text]
+    assert len(said) == 1 and "30 rows" in said[0] and caplog.messages == said
 
 
 def adjacent(w: Any, r: Any) -> Any:

@@ -77,7 +77,7 @@ def run_together(
         with_length = [
             (given[at], known[tuple(own)]) for at, own in zip(with_rows, lengths, strict=True)
         ]
-        padding = Padding(counts, [max(own) for own in known], with_length, count)
+        padding = Padding(counts, [max(own) for own in known], with_length)
         with _Gradients(count, states, level, owns, padding):
             found = run(given)
         padding.use(found)

@@ -21,6 +21,7 @@ from stator._program_tracing.padding_numbers import (
     NotPaddedError,
     Number,
     Share,
+    TooManyPairsError,
     grows_with_rows,
     lengths_in,
     of_rows,
@@ -49,8 +50,9 @@ def padded(columns: Sequence[Any], lengths: Sequence[Sequence[int]]) -> list[tor
     return found
 
 
-_MOST = 128 << 20
-"""How many bytes pairs of rows may take, of all clients that run together."""
+_MOST = 64 << 10
+"""How many bytes a client's pairs of rows may take: operations on more are as quick for one client
+after the other, which has no padding, and stays near the processor."""
 
 # Its types lack some of what it has.
 _functorch: Any = torch._C._functorch
@@ -95,12 +97,10 @@ class Padding:
         counts: Sequence[torch.Tensor],
         rows: Sequence[int],
         inputs: Sequence[tuple[torch.Tensor, int]],
-        clients: int,
     ) -> None:
         """counts: how many rows a client has, for each of its lengths; rows: how many with the
-        padding; inputs: those that have rows, in their first dimension, and which length that is;
-        clients: how many run together."""
-        self._clients = clients
+        padding; inputs: those that have rows, in their first dimension, and which length that is.
+        """
         # What has to hold for each client, so that it gives what each gives alone.
         self.conditions: list[Any] = []
         numbers = [
@@ -189,12 +189,11 @@ class Padding:
         """The same with the padding."""
         return self.length(number).rows
 
-    def expect_room(self, tensor: Any) -> None:
-        """Raises if a tensor is large with those of the other clients: pairs of rows are many."""
-        if tensor.numel() * tensor.element_size() * self._clients > _MOST:
-            raise NotPaddedError(
-                "clients of different sizes: so many pairs of rows take much memory"
-            )
+    def expect_room(self, tensor: Any, times: int = 1) -> None:
+        """Raises if a tensor is large: pairs of rows are many. `times`: how much more it takes to
+        make one with padding."""
+        if tensor.numel() * tensor.element_size() * times > _MOST:
+            raise TooManyPairsError("pairs of so many rows take much memory")
 
     def copied(self, *tensors: Any) -> None:
         """One is a view of the other in PyTorch, and a copy here: nobody may write to either."""

@@ -20,6 +20,7 @@ __all__ = [
     "NotPaddedError",
     "Number",
     "Share",
+    "TooManyPairsError",
     "grows_with_rows",
     "lengths_in",
     "of_rows",
@@ -29,6 +30,10 @@ __all__ = [
 
 class NotPaddedError(Exception):
     """Clients with other numbers of rows can't run together; the text says why."""
+
+
+class TooManyPairsError(Exception):
+    """Clients with so many rows can't run together; the text says why."""
 
 
 class Share(float):

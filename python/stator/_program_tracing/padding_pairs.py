@@ -1,8 +1,5 @@
 """Rules for padded rows (`padding.py`): each pair of rows once, in the order of the first, then the
-second.
-
-A client's own pairs stand in that order among those of the padded rows: they are taken first.
-"""
+second."""
 
 from __future__ import annotations
 
@@ -22,14 +19,16 @@ def _pairs(padding: Padding, number: Number) -> tuple[Any, Any, Number]:
     rows = padding.rows_of(number)
     if rows < 2:
         raise NotPaddedError("clients of different sizes: pairs of one row")
-    first, second = torch.triu_indices(rows, rows, 1)
-    is_other = (second >= number.own).to(torch.int8)
-    padding.expect_room(first)
-    order = torch.sort(is_other, stable=True).indices
-    many = pairs_of(number)
+    many, own = pairs_of(number), number.own
+    place = torch.arange(padding.rows_of(many))
+    padding.expect_room(place)
     # Padding is as the first pair.
-    order = torch.where(torch.arange(len(first)) < many.own, order, 0)
-    return first[order], second[order], many
+    place = torch.where(place < many.own, place, 0)
+    row = torch.arange(rows)
+    # Which pair is the first of each row's.
+    begins = torch.where(row < own, row * own - row * (row + 1) // 2, len(place))
+    first = torch.searchsorted(begins, place, right=True) - 1
+    return first, place - begins.gather(0, first) + first + 1, many
 
 
 @rule_for("pdist")
@@ -38,9 +37,10 @@ def _distances(padding: Padding, call: Any, /, input: Any, p: Any = 2.0) -> Any:
     if padding.dims(input) != (0,) or input.dim() != 2:
         raise NotPaddedError("clients of different sizes: distances of something else than rows")
     first, second, many = _pairs(padding, padding.number(input))
-    between = input[first] - input[second]
-    padding.expect_room(between)
-    found = torch.linalg.vector_norm(between, p, dim=-1)
+    between = torch.cdist(input, input, p, compute_mode="donot_use_mm_for_euclid_dist")
+    # Each pair stands twice, and is looked for.
+    padding.expect_room(between, 16)
+    found = between.reshape(-1).gather(0, first * between.shape[0] + second)
     found = torch.where(torch.arange(len(found)) < many.own, found, found[:1].detach())
     return padding.mark(found, 0, many)
 

@@ -35,6 +35,11 @@ impl Together {
         self.lengths.is_some()
     }
 
+    /// How many rows the client has that has most of them.
+    pub fn most_rows(&self) -> usize {
+        self.lengths.iter().flatten().flatten().copied().max().unwrap_or(0)
+    }
+
     /// One whose tensors are about as large as any.
     pub fn largest(&self) -> usize {
         let lengths = self.lengths.iter().flatten();

@@ -232,8 +232,9 @@ impl Flat {
     ) -> PyResult<bool> {
         let mut left = self.groups(py, rows, clients, drawn.is_none())?;
         while let Some(group) = left.pop() {
-            if group.is_padded() && !self.pads(py)? {
-                left.extend(group.apart());
+            if group.is_padded() && !self.pads_group(py, &group)? {
+                let finer = if self.pads(py)? { group.finer(self.few(py)?) } else { None };
+                left.extend(finer.unwrap_or_else(|| group.apart()));
                 continue;
             }
             let most = self.at_once(py, &rows[group.largest()])?;
@@ -472,6 +473,13 @@ impl Flat {
     /// Whether clients with other numbers of rows may be run together.
     fn pads(&self, py: Python<'_>) -> PyResult<bool> {
         self.runner.bind(py).getattr(intern!(py, "pads"))?.extract()
+    }
+
+    /// Whether the clients of a group may be run together, which have different numbers of rows.
+    fn pads_group(&self, py: Python<'_>, group: &Together) -> PyResult<bool> {
+        let too_many = self.runner.bind(py).getattr(intern!(py, "too_many_rows"))?;
+        let too_many: Option<usize> = too_many.extract()?;
+        Ok(self.pads(py)? && too_many.is_none_or(|too_many| group.most_rows() < too_many))
     }
 
     /// How many rows a client has, in each input that has some.
