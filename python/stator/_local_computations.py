@@ -301,9 +301,10 @@ class _Runner:
             # Inputs that have as many rows as each other are taken for such.
             which = tuple(map(lengths.index, lengths))
             if which not in self._padded_right:
-                # The most padding, and the least.
-                clients = [*zip(*lengths, strict=True)]
-                for client in {clients.index(min(clients)), clients.index(max(clients))}:
+                # The most padding, of each input, and the least.
+                each = [*zip(*lengths, strict=True)]
+                least = [own.index(min(own)) for own in lengths]
+                for client in {each.index(max(each)), *least}:
                     alone = self._program(*(column[client].clone() for column in columns))
                     if not _are_close([output[client] for output in made], alone):
                         raise NotPaddedError("at once they give something else")

@@ -382,6 +382,24 @@ PUT = {
             + torch.zeros(len(r["y"])).scatter_reduce(0, r["source"], r["z"] @ w, "amax").sum()
         )
     ),
+    "sums that are written": gradient(
+        lambda w, r: (
+            (
+                torch.zeros(len(r["y"]), 3).index_add_(0, r["target"], r["z"] * w)
+                / torch.ones(len(r["y"])).scatter_add_(0, r["target"], torch.ones(len(r["z"])))[
+                    :, None
+                ]
+            )
+            .square()
+            .mean()
+        )
+    ),
+    "a share of what comes": gradient(
+        lambda w, r: (
+            torch.zeros(len(r["y"])).index_add_(0, torch.arange(len(r["y"])), r["x"] @ w)
+            / torch.zeros(len(r["y"])).index_add(0, torch.arange(len(r["y"])), r["y"])
+        ).mean()
+    ),
     "each beside its own": gradient(
         lambda w, r: F.cross_entropy((r["z"] * w) @ r["x"].T, r["target"])
     ),
@@ -398,6 +416,19 @@ PUT = {
             ((r["x"] * w) @ r["z"].T)[0].square().sum()
             + ((r["x"] * w) @ r["z"].T)[:, -1].mean()
             + ((r["x"] * w) @ r["z"].T)[-1:].tanh().sum()
+        )
+    ),
+    "pairs in a line": gradient(
+        lambda w, r: (
+            ((r["x"] * w) @ r["z"].T).flatten().softmax(0).square().sum()
+            + torch.outer(r["y"] * w[0], r["z"][:, 0]).reshape(-1).std(unbiased=False)
+            + ((r["x"] * w)[:, None] - r["z"]).abs().sum(2).view(-1).sort()[0][0]
+        )
+    ),
+    "the greatest of each": gradient(
+        lambda w, r: (
+            ((r["x"] * w) @ r["z"].T).topk(1, dim=1)[0].tanh().sum()
+            + ((r["x"] * w) @ r["z"].T).kthvalue(1, dim=0)[0].mean()
         )
     ),
     "along pairs": gradient(

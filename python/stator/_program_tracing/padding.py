@@ -571,6 +571,12 @@ def as_first(padding: Padding, found: Any) -> Any:
     return made if made is found else padding.mark_as(made, found)
 
 
+def written_as_first(padding: Padding, written: Any) -> Any:
+    """The same of what was written in place."""
+    made = as_first(padding, written)
+    return written if made is written else written.copy_(made)
+
+
 def as_first_if_compared(padding: Padding, found: Any, input: Any) -> Any:
     """The same of what is left of a tensor that has rows in several dimensions."""
     is_left = len(padding.dims(found)) and len(padding.dims(found)) < len(padding.dims(input))

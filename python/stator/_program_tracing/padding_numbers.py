@@ -79,11 +79,20 @@ def grows_with_rows(number: Number) -> bool:
     """Whether no client has more than it says of the padded rows, and these are too few for it."""
     if number.key in {_pairs(("rows", ((length, 1),), 0)) for length in lengths_in(number.key)}:
         return True
-    found = _linear(number)
-    if found is None:
+    key: Any = number.key
+    if key[0] == "mul":
+        # Of rows with others.
+        return all(map(_is_of_rows, key[1:]))
+    if key[0] != "rows":
         return False
-    factors = [factor for _, factor in found[0]]
-    return bool(factors) and min(factors) >= 1 and (sum(factors), found[1]) > (1, 0)
+    factors = [factor for _, factor in key[1]]
+    return min(factors) >= 1 and (sum(factors), key[2]) > (1, 0)
+
+
+def _is_of_rows(key: Any) -> bool:
+    """Whether a number is no less than some length."""
+    is_linear = isinstance(key, tuple) and key[0] == "rows"
+    return is_linear and min(factor for _, factor in key[1]) >= 1 and key[2] >= 0
 
 
 def pairs_of(number: Number) -> Number:

@@ -121,7 +121,7 @@ def _argsort(
     return padding.mark_as(places, input)
 
 
-@rule_for("topk")
+@rule_for("topk", is_of_several=True)
 def _topk(
     padding: Padding,
     call: Any,
@@ -139,24 +139,25 @@ def _topk(
         without_rows(padding, k)
         found = call(input, k, dim, largest, sorted)
         for part in found:
-            padding.mark(part, rows)
+            padding.mark_as(part, input)
         return found
     if not sorted or (isinstance(k, Share) and not (isinstance(k, Number) and len(rows) == 1)):
         raise NotPaddedError("clients of different sizes: rows are taken in another form")
     many = k.own if isinstance(k, Number) else torch.as_tensor(k)
-    padding.holds((many >= 0) & (many <= padding.number(input).own))
+    padding.holds((many >= 0) & (many <= padding.number_at(input, at).own))
     order = _in_order(padding, input, dim, largest, True)
     alone = _alone(padding, input, order[0], at, many)
     others = [row for row in rows if row != at]
     if isinstance(k, Number):
-        taken = min(padding.rows_of(k), padding.rows)
+        taken = min(padding.rows_of(k), input.shape[at])
         parts = [padding.mark(part.narrow(at, 0, taken), at, k) for part in order]
-    elif k > padding.rows:
+    elif k > input.shape[at]:
         raise NotPaddedError("clients of different sizes: more rows than clients have")
     else:
         parts = [part.narrow(at, 0, k) for part in order]
         if others:
-            parts = [padding.mark(part, others) for part in parts]
+            numbers = [padding.number_at(input, row) for row in others]
+            parts = [padding.mark(part, others, numbers) for part in parts]
     padding.holds_if_used(parts[1], alone)
     return torch.return_types.topk(tuple(parts))
 
@@ -164,20 +165,18 @@ def _topk(
 def _alone(padding: Padding, input: Any, ordered: Any, dim: int, many: Any) -> Any:
     """Whether the first so many numbers in an order are each once among a client's own: otherwise
     it's PyTorch's choice which ones it takes."""
-    one, next_one = (
-        ordered.narrow(dim, 0, padding.rows - 1),
-        ordered.narrow(dim, 1, padding.rows - 1),
-    )
+    rest = ordered.shape[dim] - 1
+    one, next_one = ordered.narrow(dim, 0, rest), ordered.narrow(dim, 1, rest)
     is_same = (one == next_one) | ((one != one) & (next_one != next_one))
-    places = torch.arange(padding.rows - 1).reshape([-1, *[1] * (ordered.dim() - dim - 1)])
-    is_own = (places < many) & (places < padding.number(input).own - 1)
+    places = torch.arange(rest).reshape([-1, *[1] * (ordered.dim() - dim - 1)])
+    is_own = (places < many) & (places < padding.number_at(input, dim).own - 1)
     for row in padding.dims(input):
         if row != dim:
             is_own = is_own & padding.mask(input, [row])
     return ~(is_same & is_own)
 
 
-@rule_for("kthvalue")
+@rule_for("kthvalue", is_of_several=True)
 def _kth(
     padding: Padding, call: Any, /, input: Any, k: Any, dim: int = -1, keepdim: bool = False
 ) -> Any:
@@ -193,10 +192,10 @@ def _kth(
     if isinstance(k, Share) and not isinstance(k, Number):
         raise NotPaddedError("clients of different sizes: rows are taken in another form")
     many = k.own if isinstance(k, Number) else torch.as_tensor(k)
-    padding.holds((many >= 1) & (many <= padding.number(input).own))
+    padding.holds((many >= 1) & (many <= padding.number_at(input, at).own))
     order = _in_order(padding, input, dim, False, True)
     alone = _alone(padding, input, order[0], at, many)
-    place = (many - 1).clamp(min=0, max=padding.rows - 1).reshape(1)
+    place = (many - 1).clamp(min=0, max=input.shape[at] - 1).reshape(1)
     parts = [part.index_select(at, place) for part in order]
     if not keepdim:
         parts = [part.squeeze(at) for part in parts]
@@ -213,6 +212,9 @@ def _searched(padding: Padding, call: Any, /, sequence: Any, values: Any, **how:
     rows, own = padding.dim(sequence), padding.dim(values)
     if sequence.dim() != 1:
         raise NotPaddedError("clients of different sizes: rows are searched in another form")
+    if own is not None:
+        # As it lies in memory alone: PyTorch warns of others.
+        values = padding.mark_as(values.clone(memory_format=torch.contiguous_format), values)
     if rows is None:
         return padding.mark_as(call(sequence, values, **how), values)
     found = call(padding.only(sequence, greatest(sequence.dtype)), values, **how)

@@ -14,6 +14,7 @@ from stator._program_tracing.padding import (
     positive,
     rule_for,
     without_rows,
+    written_as_first,
 )
 from stator._program_tracing.padding_numbers import NotPaddedError, Number
 from stator._program_tracing.padding_shapes import all_keys
@@ -49,7 +50,7 @@ def _added(
     number = padding.number(input)
     found = call(input, dim, places, padding.only(source, 0), **how)
     padding.mark(found, at, number)
-    return found if call.name.endswith("_") else as_first(padding, found)
+    return (written_as_first if call.name.endswith("_") else as_first)(padding, found)
 
 
 @rule_for("index_put", "index_put_", is_of_several=True)
@@ -193,4 +194,4 @@ def _put_together(
         padding.expect_alone(input)
     padding.holds((places >= 0) & (places < padding.number(input).own))
     padding.mark_as(found, input)
-    return found if call.name.endswith("_") else as_first(padding, found)
+    return (written_as_first if call.name.endswith("_") else as_first)(padding, found)

@@ -134,10 +134,12 @@ def _arange(padding: Padding, call: Any, /, *args: Any, **how: Any) -> Any:
 # Shapes.
 
 
-@rule_for("reshape", "view")
+@rule_for("reshape", "view", is_of_several=True)
 def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     """Rows stay the first dimension; or all numbers are divided anew."""
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    if padding.dims(input) == (0, 1) and len(sizes) == 1 and type(sizes[0]) is int:
+        return _in_line(padding, input)
     if len(sizes) == 2 and padding.dim(input) == 0:
         parts, rest = sizes
         is_rest = type(rest) is int and rest == -1
@@ -162,6 +164,20 @@ def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     if number is None or not (type(sizes[0]) is int or _is_same(sizes[0], number)):
         raise NotPaddedError(_RESHAPED)
     return padding.mark(call(input, (padding.rows_of(number), *sizes[1:])), 0, number)
+
+
+def _in_line(padding: Padding, input: Any) -> Any:
+    """What is of pairs, one pair behind the other."""
+    if input.dim() != 2:
+        raise NotPaddedError(_RESHAPED)
+    number: Any = math.prod(padding.numbers(input))
+    width, each = input.shape[1], padding.number_at(input, 1).own
+    places = torch.arange(padding.rows_of(number))
+    places = torch.where(places < number.own, places, 0)
+    flat = input.reshape(-1)
+    found = flat.gather(0, places // each * width + places % each)
+    padding.copied(input, found)
+    return padding.mark(found, 0, number)
 
 
 def _in_parts(padding: Padding, input: Any, parts: int) -> Any:
@@ -214,11 +230,14 @@ def _divided(padding: Padding, input: Any, rest: int, others: int) -> Number | N
     return padding.of_parts(input, others // rest) if others % rest == 0 else None
 
 
-@rule_for("flatten", "ravel")
+@rule_for("flatten", "ravel", is_of_several=True)
 def _flatten(
     padding: Padding, call: Any, /, input: Any, start_dim: int = 0, end_dim: int = -1
 ) -> Any:
-    dim, start, end = padding.dim(input), positive(start_dim, input), positive(end_dim, input)
+    start, end = positive(start_dim, input), positive(end_dim, input)
+    if padding.dims(input) == (0, 1) and (start, end) == (0, 1):
+        return _in_line(padding, input)
+    dim = padding.dim(input)
     if dim is None or (dim > start and math.prod(input.shape[start:dim]) != 1 and dim <= end):
         raise NotPaddedError(_RESHAPED)
     found = call(input) if call.name == "ravel" else call(input, start_dim, end_dim)
