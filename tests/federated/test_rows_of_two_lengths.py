@@ -478,10 +478,24 @@ def through(w: Any, r: Any) -> Any:
     return F.leaky_relu_(hidden - 0.1).square().sum()
 
 
+def one_for_each(k: Any) -> Any:
+    found = torch.zeros(len(k), 3)
+    found[torch.arange(len(k)), k] = 1.0
+    return found.T @ found
+
+
 WRITTEN = {
     "standardised": lambda w, r: (standardised(w, r).sum(0), standardised(w, r).amax()),
     "kept": kept,
     "in a network": gradient(through),
+    "one for each": lambda w, r: (one_for_each(r["k"]), one_for_each(r["k"]).sum(0)[1:]),
+    "weights that grow": gradient(
+        lambda w, r: (
+            (0.9 ** torch.arange(len(r["y"]) - 1, -1, -1) * (r["x"] @ w)).sum()
+            + ((r["x"] @ w)[torch.arange(0, len(r["y"]), 2)] ** 2).mean()
+            + torch.arange(len(r["y"]), 1, -2).sum() * w[0]
+        )
+    ),
 }
 
 

@@ -90,6 +90,8 @@ def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> An
         if key.dtype in (torch.bool, torch.uint8):
             return _set_by_mask(padding, input, key, value)
         return call(input, _places(padding, input, key), value)
+    if isinstance(key, tuple) and all(isinstance(each, torch.Tensor) for each in key):
+        return _set_by_places(padding, call, input, key, value)
     keys = all_keys(input, list(key) if isinstance(key, tuple) else [key])
     if padding.dims(input) == (0,) and type(key) is int:
         if (isinstance(value, torch.Tensor) and value.dim()) or padding.is_met(value):
@@ -108,6 +110,24 @@ def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> An
     if any(end not in ends or ends[end].key != number.key for end, number in own.items()):
         raise NotPaddedError(_PUT)
     return call(input, key, value)
+
+
+def _set_by_places(padding: Padding, call: Any, input: Any, key: Any, value: Any) -> Any:
+    """One number at places that several say, which have as many rows."""
+    is_one = not isinstance(value, torch.Tensor) or not value.dim()
+    are_rows = all(padding.dims(each) == (0,) and each.dim() == 1 for each in key)
+    are_places = all(each.dtype not in (torch.bool, torch.uint8) for each in key)
+    if not (is_one and are_rows and are_places) or padding.is_met(value):
+        raise NotPaddedError(_PUT)
+    if len({padding.number(each).key for each in key}) > 1:
+        raise NotPaddedError(_PUT)
+    places = [torch.where(padding.mask(each), each, each.narrow(0, 0, 1)) for each in key]
+    padding.has_some(key[0])
+    for dim, number in zip(padding.dims(input), padding.numbers(input), strict=True):
+        if dim < len(places):
+            padding.holds((places[dim] >= -number.own) & (places[dim] < number.own))
+            places[dim] = torch.where(places[dim] < 0, places[dim] + number.own, places[dim])
+    return call(input, tuple(places), value)
 
 
 def _ends(padding: Padding, input: Any, keys: list[Any]) -> dict[int, Number]:

@@ -116,19 +116,24 @@ def _number(padding: Padding, call: Any, /, data: Any, dtype: Any = None, **how:
 
 @rule_for("arange")
 def _arange(padding: Padding, call: Any, /, *args: Any, **how: Any) -> Any:
-    """Numbers from one on, as many as rows."""
+    """Numbers from one on, or down to one, as many as rows say."""
     start, end = (0, args[0]) if len(args) == 1 else args[:2]
-    without_rows(padding, how, start)
-    if len(args) > 2 or type(start) is not int or not isinstance(end, Number) or "step" in how:
+    step = args[2] if len(args) > 2 else how.pop("step", 1)
+    without_rows(padding, how, step)
+    bounds = (int, Number)
+    if type(step) is not int or not step or not all(type(each) in bounds for each in (start, end)):
         raise NotPaddedError("clients of different sizes: numbers in another form")
-    number = end - start
+    number: Any = (end - start) if step > 0 else (start - end)
+    if abs(step) > 1:
+        number = (number + (abs(step) - 1)) // abs(step)
     if not isinstance(number, Number):
         raise NotPaddedError("clients of different sizes: numbers in another form")
     rows = padding.rows_of(number)
-    found = call(start, start + rows, **how)
+    places = call(rows, **how)
     # Its padding is as its beginning: these may be places of rows.
-    found = torch.where(torch.arange(rows) < number.own, found, found[:1])
-    return padding.mark(found, 0, number)
+    places = torch.where(torch.arange(rows) < number.own, places, 0)
+    first = start.own.to(places.dtype) if isinstance(start, Number) else start
+    return padding.mark(places * step + first, 0, number)
 
 
 # Shapes.
