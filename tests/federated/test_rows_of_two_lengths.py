@@ -555,3 +555,21 @@ def test_clients_with_few_rows_run_with_those_that_have_some_more(
     same(*both(fn, [5, 6, 1, 7, 9, 10, 1]))
     assert sorted(run) == [(2, False), (2, True), (3, True)]
     assert not caplog.messages
+
+
+def test_what_is_written_by_a_mask_is_written_for_all_at_once(
+    run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients have as many rows as each other: nothing is padded."""
+    caplog.set_level(logging.INFO, "stator.federated")
+
+    def fn(w: Any, r: Any) -> Any:
+        x = r["x"].clone()
+        x[x > 0.5] = w[0]
+        x[r["y"] > 0.5, 1] = 0.25
+        x[r["k"] == 1, :2] = 3
+        x[r["k"]] += 1
+        return (x * w).sum(0)
+
+    same(*both(fn, [5, 5, 5, 5]))
+    assert run == [(4, False)] and not caplog.messages
