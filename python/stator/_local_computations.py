@@ -175,7 +175,7 @@ class _Runner:
         # Whether clients with different numbers of rows may run together; and for which inputs that
         # have as many rows as others it was seen that they give what each gives alone.
         self.pads = True
-        self._padded_right: set[tuple[int, ...]] = set()
+        self._padded_right: set[tuple[Any, ...]] = set()
         # How often some lacked rows that others have.
         self._lacks = 0
         self._few: int | None = None
@@ -266,7 +266,7 @@ class _Runner:
             these are lists of the clients' tensors then.
         """
         if lengths is not None:
-            return self._padded(count, columns, lengths)
+            return self._padded(count, columns, states, lengths)
         # Draws depend on how tensors lie in memory, which may depend on sizes.
         sizes = tuple(column.shape[1:] for column in columns)
         is_new = self._is_right is None or (states is not None and sizes not in self._compared)
@@ -292,19 +292,29 @@ class _Runner:
         return made
 
     def _padded(
-        self, count: int, columns: list[Any], lengths: list[list[int]]
+        self,
+        count: int,
+        columns: list[Any],
+        states: list[torch.Tensor] | None,
+        lengths: list[list[int]],
     ) -> list[torch.Tensor] | None:
         """The same for clients with different numbers of rows. `None`: they are to run with those
         that have as many."""
         try:
-            made = self._program._run_together(count, padded(columns, lengths), lengths=lengths)
+            together = self._program._run_together
+            made = together(count, padded(columns, lengths), states and [*states], lengths)
             # Inputs that have as many rows as each other are taken for such.
-            which = tuple(map(lengths.index, lengths))
+            which: tuple[Any, ...] = tuple(map(lengths.index, lengths))
+            if states is not None:
+                # Draws depend on how tensors lie in memory, which may depend on sizes.
+                which = tuple(map(tuple, lengths))
             if which not in self._padded_right:
                 # The most padding, of each input, and the least.
                 each = [*zip(*lengths, strict=True)]
                 least = [own.index(min(own)) for own in lengths]
                 for client in {each.index(max(each)), *least}:
+                    if states is not None:
+                        torch.default_generator.set_state(states[client])
                     alone = self._program(*(column[client].clone() for column in columns))
                     if not _are_close([output[client] for output in made], alone):
                         raise NotPaddedError("at once they give something else")

@@ -173,13 +173,13 @@ class TensorProgram(_stator.Runs):
 
     @property
     def _may_be_padded(self) -> bool:
-        """Whether clients with different numbers of rows may run together, as far as its types and
-        its randomness tell."""
+        """Whether clients with different numbers of rows may run together, as far as its types
+        tell."""
         if self._pads is None:
             varying = [spec.shape for spec in self._types if None in spec.shape]
             is_first = all(shape[0] is None and None not in shape[1:] for shape in varying)
             gives_rows = any(None in sizes for _, sizes in self._native.outputs)
-            self._pads = bool(varying) and is_first and not gives_rows and self._is_pure
+            self._pads = bool(varying) and is_first and not gives_rows
         return self._pads
 
     @property

@@ -488,7 +488,6 @@ APART = {
     "a place among columns and rows": (lambda w, r: r["x"].T.argmax(), "a place among rows"),
     "matrices' norms": (lambda w, r: torch.linalg.norm(r["x"], 1), "norm of another kind"),
     "rows of equal length together": (lambda w, r: F.normalize(r["x"], dim=0).sum(), "together"),
-    "draws": (lambda w, r: (r["x"] + torch.randn(3)).sum(), None),
 }
 """What runs for clients with as many rows alone, and what is said of it: `None` where that is known
 beforehand."""

@@ -17,8 +17,9 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 from torch.utils.weak import WeakIdKeyDictionary
 
 from stator._program_tracing.casting import without_autocast
-from stator._program_tracing.each_draws import MOST, drawn, is_drawing
+from stator._program_tracing.each_draws import MOST, drawn, is_drawing, is_made
 from stator._program_tracing.padding import memory_of, name_of, tensors_in
+from stator._program_tracing.padding_draws import drawn_for_rows
 from stator._program_tracing.padding_numbers import LINKED as NUMBERS
 from stator._program_tracing.padding_numbers import NotPaddedError, Share
 from stator._program_tracing.padding_pairs import LINKED as PAIRS
@@ -291,9 +292,22 @@ class _Gradients(TorchFunctionMode):
         kwargs = kwargs or {}
         if self._padding is None:
             found = self._called(func, args, kwargs)
+        elif self._draws_rows(func, args, kwargs):
+            states: Any = self._states
+            found = drawn_for_rows(self._padding, func, args, kwargs, states, self._level)
         else:
             found = self._padding.called(func, args, kwargs, self._called)
         return self._own(found, (args, kwargs)) if self._owns else found
+
+    def _draws_rows(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether what a call draws depends on how many rows there are."""
+        return (
+            self._states is not None
+            and self._padding is not None
+            and not is_made(func)
+            and self._padding.is_met((args, kwargs))
+            and is_drawing(func, args, kwargs)
+        )
 
     def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.Tensor.requires_grad_ or func == _SET_REQUIRES_GRAD:

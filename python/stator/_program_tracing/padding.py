@@ -491,6 +491,18 @@ def _written(padding: Padding, call: Any, /, input: Any, *args: Any, **kwargs: A
     return elements(padding, call, input, *args, **kwargs)
 
 
+@rule_for("broadcast_tensors", is_of_several=True)
+def _beside_each_other(padding: Padding, call: Any, /, *tensors: Any) -> Any:
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    ends = _ends(padding, given)
+    if all(len(padding.dims(tensor)) < len(ends) for tensor in given):
+        raise NotPaddedError("clients of different sizes: rows beside others, or fewer")
+    found = call(*tensors)
+    for part in found:
+        padding.mark(part, [part.dim() - end for end in ends], list(ends.values()))
+    return found
+
+
 def compared(
     padding: Padding, found: Any, dims: Sequence[int], numbers: Sequence[Number] | None = None
 ) -> Any:

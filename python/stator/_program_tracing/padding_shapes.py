@@ -145,6 +145,11 @@ def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     if padding.dims(input) == (0, 1) and len(sizes) == 1 and type(sizes[0]) is int:
         return _in_line(padding, input)
+    if len(sizes) == 1 and len(at := padding.dims(input)) == 1 and at[0]:
+        is_all = type(sizes[0]) is int or padding.is_size(sizes[0])
+        if is_all and input.numel() == input.shape[at[0]]:
+            # All but the rows are dimensions of one.
+            return padding.mark_as(input.reshape(-1), input, [0])
     if len(sizes) == 2 and padding.dim(input) == 0:
         parts, rest = sizes
         is_rest = type(rest) is int and rest == -1

@@ -230,7 +230,7 @@ impl Flat {
         drawn: Option<&Drawn<'_>>,
         results: &mut [Option<Value<Leaf>>],
     ) -> PyResult<bool> {
-        let mut left = self.groups(py, rows, clients, drawn.is_none())?;
+        let mut left = self.groups(py, rows, clients)?;
         while let Some(group) = left.pop() {
             if group.is_padded() && !self.pads_group(py, &group)? {
                 let finer = if self.pads(py)? { group.finer(self.few(py)?) } else { None };
@@ -438,7 +438,6 @@ impl Flat {
         py: Python<'_>,
         rows: &[Vec<Leaf>],
         clients: Vec<usize>,
-        is_pure: bool,
     ) -> PyResult<Vec<Together>> {
         if !self.varies.contains(&true) {
             return Ok(vec![Together::equal(clients)]);
@@ -456,7 +455,7 @@ impl Flat {
             }
             groups[group].push(client);
         }
-        if groups.len() == 1 || !is_pure || !self.has_rows || !self.pads(py)? {
+        if groups.len() == 1 || !self.has_rows || !self.pads(py)? {
             return Ok(groups.into_iter().map(Together::equal).collect());
         }
         let groups = groups
