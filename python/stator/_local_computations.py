@@ -307,7 +307,7 @@ class _Runner:
             which: tuple[Any, ...] = tuple(map(lengths.index, lengths))
             if states is not None:
                 # Draws depend on how tensors lie in memory, which may depend on sizes.
-                which = tuple(map(tuple, lengths))
+                which = (which, *((min(own), max(own)) for own in lengths))
             if which not in self._padded_right:
                 # The most padding, of each input, and the least.
                 each = [*zip(*lengths, strict=True)]

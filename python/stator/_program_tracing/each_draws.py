@@ -22,6 +22,7 @@ __all__ = [
     "is_each_clients",
     "is_made",
     "tensor_of",
+    "values_of",
     "writes_to",
 ]
 
@@ -209,6 +210,14 @@ def _of_client(value: Any, at: int, known: dict[int, torch.Tensor]) -> Any:
     if id(value) not in known:
         known[id(value)] = tensor_of(value, at)
     return known[id(value)]
+
+
+def values_of(number: torch.Tensor, count: int) -> list[int]:
+    """The integers of all clients, of one in a tensor."""
+    if not _functorch.is_batchedtensor(number):
+        return [int(number)] * count
+    beneath: list[int] = _functorch.get_unwrapped(number).reshape(-1).tolist()
+    return beneath
 
 
 def is_each_clients(value: torch.Tensor) -> bool:

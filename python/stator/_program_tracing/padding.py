@@ -115,6 +115,8 @@ class Padding:
         self._if_used: Any = WeakIdKeyDictionary()
         # The memory of what is a view in PyTorch and a copy here.
         self._copied: dict[int, Any] = {}
+        # Numbers of rows, as integers for each client: of those that something was drawn for.
+        self.known_sizes: dict[Any, list[int]] = {}
         # That of all tensors that an operation is given.
         self._current: _Length | None = None
         for tensor, length in inputs:

@@ -12,9 +12,10 @@ from stator._program_tracing.each_draws import (
     drawn_each,
     is_each_clients,
     tensor_of,
+    values_of,
     writes_to,
 )
-from stator._program_tracing.padding import Padding, tensors_in
+from stator._program_tracing.padding import Padding, padded, tensors_in
 from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share
 
 __all__ = ["drawn_for_rows"]
@@ -40,26 +41,34 @@ def drawn_for_rows(
         if not padding.dims(args[0]) or not is_each_clients(args[0]):
             raise NotPaddedError(_OTHERWISE)
     dims, numbers = _like(padding, args, kwargs)
-    sizes = [_values(number, len(states)) for number in numbers]
+    count = len(states)
+    sizes = [_values(padding, number, count) for number in numbers]
     padded_sizes = [padding.rows_of(number) for number in numbers]
 
+    # What it drops is drawn alone: it has no gradient.
+    is_dropout = not writes and func in (torch.dropout, torch.nn.functional.dropout)
+
     def of_client(at: int) -> Any:
-        return _own(padding, (args, kwargs), at, {})
+        given, named = _own(padding, (args, kwargs), at, count, writes, {})
+        if is_dropout and given:
+            given = (torch.ones_like(given[0].detach()), *given[1:])
+        return given, named
 
     def of_all(made: list[Any]) -> Any:
         if not all(isinstance(each, torch.Tensor) for each in made):
             return None
-        padded = []
-        for at, each in enumerate(made):
-            rows = each
-            for dim, of, size in zip(dims, sizes, padded_sizes, strict=True):
-                if dim >= rows.dim() or rows.shape[dim] != of[at]:
-                    return None
-                places = torch.arange(size)
-                rows = rows.index_select(dim, torch.where(places < of[at], places, 0))
-            padded.append(rows)
-        is_one = len({each.shape for each in padded}) == 1
-        return torch.stack(padded) if is_one else None
+        for dim, of in zip(dims, sizes, strict=True):
+            if any(dim >= each.dim() or each.shape[dim] != of[at] for at, each in enumerate(made)):
+                return None
+        if dims == [0] and padded_sizes[0] == max(sizes[0]):
+            return padded([made], sizes)[0] if len({each.shape[1:] for each in made}) == 1 else None
+        for dim, of, size in zip(dims, sizes, padded_sizes, strict=True):
+            places = torch.arange(size)
+            made = [
+                each.index_select(dim, torch.where(places < of[at], places, 0))
+                for at, each in enumerate(made)
+            ]
+        return torch.stack(made) if len({each.shape for each in made}) == 1 else None
 
     if any(size < 1 for of in sizes for size in of):
         raise NotPaddedError(_OTHERWISE)
@@ -68,6 +77,8 @@ def drawn_for_rows(
         raise NotPaddedError(_OTHERWISE)
     if writes:
         return args[0].copy_(found)
+    if is_dropout and args:
+        found = args[0] * found
     return padding.mark(found, dims, numbers)
 
 
@@ -85,20 +96,25 @@ def _like(padding: Padding, args: Any, kwargs: Any) -> tuple[list[int], list[Num
     return at, [sizes[each] for each in at]
 
 
-def _values(number: Number, count: int) -> list[int]:
+def _values(padding: Padding, number: Number, count: int) -> list[int]:
     """A number of each client's own."""
-    return [int(tensor_of(number.own, at)) for at in range(count)]
+    found = padding.known_sizes.get(number.key)
+    if found is None:
+        found = padding.known_sizes[number.key] = values_of(number.own, count)
+    return found
 
 
-def _own(padding: Padding, value: Any, at: int, known: dict[int, torch.Tensor]) -> Any:
+def _own(
+    padding: Padding, value: Any, at: int, count: int, writes: bool, known: dict[int, torch.Tensor]
+) -> Any:
     """What is in containers, as a client has it alone."""
     if isinstance(value, (tuple, list)):
-        parts = [_own(padding, item, at, known) for item in value]
+        parts = [_own(padding, item, at, count, writes, known) for item in value]
         return tuple(parts) if isinstance(value, tuple) else parts
     if isinstance(value, dict):
-        return {name: _own(padding, item, at, known) for name, item in value.items()}
+        return {name: _own(padding, item, at, count, writes, known) for name, item in value.items()}
     if isinstance(value, Number):
-        return int(tensor_of(value.own, at))
+        return _values(padding, value, count)[at]
     if isinstance(value, Share):
         raise NotPaddedError(_OTHERWISE)
     if not isinstance(value, torch.Tensor):
@@ -106,7 +122,9 @@ def _own(padding: Padding, value: Any, at: int, known: dict[int, torch.Tensor]) 
     if id(value) not in known:
         own = tensor_of(value, at)
         for dim, number in zip(padding.dims(value), padding.numbers(value), strict=True):
-            own = own.narrow(dim, 0, int(tensor_of(number.own, at)))
-        # As it lies in memory alone.
-        known[id(value)] = own.clone() if padding.dims(value) else own
+            own = own.narrow(dim, 0, _values(padding, number, count)[at])
+        if padding.dims(value) and (writes or not own.is_contiguous()):
+            # As it lies in memory alone.
+            own = own.clone()
+        known[id(value)] = own
     return known[id(value)]
