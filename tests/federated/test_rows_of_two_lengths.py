@@ -529,7 +529,21 @@ def a_row(w: Any, r: Any) -> Any:
     return x.sum(0)
 
 
-@pytest.mark.parametrize("fn", [twice_the_rest, after_all, a_row])
+def the_last_at_most(w: Any, r: Any) -> Any:
+    x = r["x"].clone()
+    last = x[-1]
+    last.clamp_(max=5)
+    return x.sum(0)
+
+
+def the_last_set(w: Any, r: Any) -> Any:
+    x = r["x"].clone()
+    last = x[-1]
+    last[1] = last[1].clamp(max=5)
+    return x.sum(0)
+
+
+@pytest.mark.parametrize("fn", [twice_the_rest, after_all, a_row, the_last_at_most, the_last_set])
 def test_what_is_written_to_some_rows_is_seen_in_all(
     fn: Any, run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -307,10 +307,12 @@ class Padding:
     ) -> Any:
         """What an operation gives, by its rule where rows are given."""
         self.use((args, kwargs))
+        name = name_of(func)
+        if self._copied:
+            self._expect_unwritten(name, args, kwargs)
         met = [*self._met(args), *self._met(kwargs)]
         if not met:
             return inner(func, args, kwargs)
-        name = name_of(func)
         rule = _RULES.get(name)
         if rule is None or kwargs.get("out") is not None:
             raise NotPaddedError(f"clients of different sizes: there is no rule for {name}")
@@ -321,6 +323,15 @@ class Padding:
             raise NotPaddedError("clients of different sizes: rows beside fewer rows")
         self._current = next(iter(lengths.values())) if len(lengths) == 1 else None
         return rule(self, _Call(func, inner), *args, **kwargs)
+
+    def _expect_unwritten(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises if an operation writes to what should have been a view, or has one."""
+        out = kwargs.get("out")
+        is_written = name == "setitem" or name in _IN_PLACE or name.endswith("_")
+        if (is_written and name != "requires_grad_") or kwargs.get("inplace"):
+            out = (out, args[:1], kwargs.get("input"))
+        for tensor in tensors_in(out):
+            self.expect_alone(tensor)
 
 
 def is_tensor(value: Any) -> bool:
