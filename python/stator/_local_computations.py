@@ -187,13 +187,8 @@ class _Runner:
         """How many rows are so few that padding costs less than operations do: clients with fewer
         run with those that have so many."""
         if self._few is None:
-            with_rows = [spec for spec in self._program.inputs if None in spec.shape]
-            a_row = sum(
-                math.prod(size or 1 for size in spec.shape) * spec.dtype.itemsize
-                for spec in with_rows
-            )
-            few = _FEW_BYTES // max(a_row, 1)
-            self._few = 1 << max(few.bit_length() - 1, 0)
+            few = _FEW_BYTES // max(sum(map(_bytes_of_a_row, self._program.inputs)), 1)
+            self._few = min(1 << max(few.bit_length() - 1, 0), _FEW_ROWS)
         return self._few
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -492,8 +487,23 @@ _LEAST, _LEAST_PADDED = 8, 12
 """Fewer clients than so many, with as many rows, or padded, are quicker one after the other: each
 operation costs what ten cost alone."""
 
-_FEW_BYTES = 8 << 10
-"""How large a client's rows may be so that more of them cost nothing beside the operations."""
+_FEW_ROWS, _FEW_BYTES = 64, 8 << 10
+"""How many rows a client may have, and how large, so that more of them cost little beside the
+operations."""
+
+_LOOKED_UP = 128
+"""How many bytes an integer stands for that is one of several in a row: it's looked up in a table,
+as words of texts are."""
+
+
+def _bytes_of_a_row(spec: TensorSpec) -> int:
+    """How large a row of an input is, if it has rows."""
+    if None not in spec.shape:
+        return 0
+    numbers = math.prod(size or 1 for size in spec.shape)
+    is_looked_up = not spec.dtype.is_floating_point and numbers > 1
+    return numbers * (_LOOKED_UP if is_looked_up else spec.dtype.itemsize)
+
 
 _ATTEMPTS = 3
 

@@ -557,11 +557,11 @@ def test_clients_with_few_rows_run_with_those_that_have_some_more(
 ) -> None:
     monkeypatch.setattr("stator._local_computations._FEW_BYTES", 8 << 10)
     caplog.set_level(logging.INFO, "stator.federated")
-    same(*both(gradient(lambda w, r: (r["x"] * w).square().mean()), [1, 2, 5, 9, 30, 70]))
+    same(*both(gradient(lambda w, r: (r["x"] * w).square().mean()), [1, 2, 5, 9, 30, 60]))
     assert run == [(6, True)]
-    # More bytes: with those that have about as many.
+    # More of them: with those that have about as many.
     run.clear()
-    same(*both(lambda w, r: (r["x"] * w).mean(0), [300, 400, 600, 900]))
+    same(*both(lambda w, r: (r["x"] * w).mean(0), [70, 100, 150, 200]))
     assert sorted(run) == [(2, True), (2, True)]
     # Where some lack rows, those that have about as many run together, then and later.
     run.clear()
