@@ -257,7 +257,8 @@ MODULES = {
     "_program_tracing.batching": {
         *("_program_tracing.casting", "_program_tracing.each_draws", "_program_tracing.unrolled"),
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
-        "_program_tracing.padding_rules",
+        *("_program_tracing.padding_pairs", "_program_tracing.padding_rules"),
+        "_program_tracing.padding_draws",
     },
     "_program_tracing.unrolled": set(),
     "_program_tracing.padding": {"_program_tracing.padding_numbers"},
@@ -265,15 +266,31 @@ MODULES = {
     "_program_tracing.padding_order": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
     },
+    "_program_tracing.padding_draws": {
+        *("_program_tracing.each_draws", "_program_tracing.padding"),
+        "_program_tracing.padding_numbers",
+    },
     "_program_tracing.padding_layers": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_pairs": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_puts": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+        "_program_tracing.padding_shapes",
     },
     "_program_tracing.padding_shapes": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
     },
+    "_program_tracing.padding_windows": {
+        *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
     "_program_tracing.padding_rules": {
         *("_program_tracing.padding", "_program_tracing.padding_layers"),
-        *("_program_tracing.padding_order", "_program_tracing.padding_shapes"),
+        *("_program_tracing.padding_order", "_program_tracing.padding_pairs"),
+        "_program_tracing.padding_puts",
+        *("_program_tracing.padding_shapes", "_program_tracing.padding_windows"),
     },
     "_program_tracing.known": set(),
     "_program_tracing.arrays": {

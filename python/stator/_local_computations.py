@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from stator import _array_code, _sized_programs
 from stator._program_tracing import arrays
 from stator._program_tracing.batching import TooFewRowsError
 from stator._program_tracing.padding import padded
-from stator._program_tracing.padding_numbers import NotPaddedError
+from stator._program_tracing.padding_numbers import NotPaddedError, TooManyPairsError
 from stator._program_tracing.tracing import Tracing, rebuilt, take_apart
 from stator._stator import federated as _federated
 from stator._suggest import describe
@@ -171,12 +172,24 @@ class _Runner:
         self._is_right: bool | None = None
         # The sizes for which that was looked at.
         self._compared: set[Any] = set()
-        # Whether clients with different numbers of rows may run together; and whether it was seen
-        # that they give what each gives alone.
+        # Whether clients with different numbers of rows may run together; and for which inputs that
+        # have as many rows as others it was seen that they give what each gives alone.
         self.pads = True
-        self._is_right_padded = False
+        self._padded_right: set[tuple[Any, ...]] = set()
         # How often some lacked rows that others have.
         self._lacks = 0
+        self._few: int | None = None
+        # As many rows, and more, aren't padded: their pairs take much memory.
+        self.too_many_rows: int | None = None
+
+    @property
+    def few(self) -> int:
+        """How many rows are so few that padding costs less than operations do: clients with fewer
+        run with those that have so many."""
+        if self._few is None:
+            few = _FEW_BYTES // max(sum(map(_bytes_of_a_row, self._program.inputs)), 1)
+            self._few = min(1 << max(few.bit_length() - 1, 0), _FEW_ROWS)
+        return self._few
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors = [_tensor(leaf) for leaf in _leaves((args, kwargs))]
@@ -238,17 +251,17 @@ class _Runner:
         count: int,
         columns: list[torch.Tensor],
         states: list[torch.Tensor] | None,
-        lengths: list[int] | None = None,
+        lengths: list[list[int]] | None = None,
     ) -> list[torch.Tensor] | None:
         """What it gives for tensors with a first dimension of clients, with such a dimension.
         `None`: it is to be run for one after the other.
 
         states: where PyTorch's generator is for each client, if it may draw.
-        lengths: how many rows each client has, where they differ: inputs that vary are lists of the
-            clients' tensors then.
+        lengths: how many rows each client has, where they differ, for each of the inputs that vary:
+            these are lists of the clients' tensors then.
         """
         if lengths is not None:
-            return self._padded(count, columns, lengths)
+            return self._padded(count, columns, states, lengths)
         # Draws depend on how tensors lie in memory, which may depend on sizes.
         sizes = tuple(column.shape[1:] for column in columns)
         is_new = self._is_right is None or (states is not None and sizes not in self._compared)
@@ -274,20 +287,48 @@ class _Runner:
         return made
 
     def _padded(
-        self, count: int, columns: list[Any], lengths: list[int]
+        self,
+        count: int,
+        columns: list[Any],
+        states: list[torch.Tensor] | None,
+        lengths: list[list[int]],
     ) -> list[torch.Tensor] | None:
         """The same for clients with different numbers of rows. `None`: they are to run with those
         that have as many."""
         try:
-            made = self._program._run_together(count, padded(columns, lengths), lengths=lengths)
-            if not self._is_right_padded:
-                # The most padding, and the least.
-                for client in {lengths.index(min(lengths)), lengths.index(max(lengths))}:
+            together = self._program._run_together
+            made = together(count, padded(columns, lengths), states and [*states], lengths)
+            # Inputs that have as many rows as each other are taken for such.
+            which: tuple[Any, ...] = tuple(map(lengths.index, lengths))
+            if states is not None:
+                # Draws depend on how tensors lie in memory, which may depend on sizes.
+                which = (which, *((min(own), max(own)) for own in lengths))
+            if which not in self._padded_right:
+                # The most padding, of each input, and the least.
+                each = [*zip(*lengths, strict=True)]
+                least = [own.index(min(own)) for own in lengths]
+                for client in {each.index(max(each)), *least}:
+                    if states is not None:
+                        torch.default_generator.set_state(states[client])
                     alone = self._program(*(column[client].clone() for column in columns))
                     if not _are_close([output[client] for output in made], alone):
                         raise NotPaddedError("at once they give something else")
-                self._is_right_padded = True
+                self._padded_right.add(which)
+        except TooManyPairsError as error:
+            most = max(map(max, lengths))
+            if self.too_many_rows is None or most < self.too_many_rows:
+                self.too_many_rows = most
+            # Those that have fewer may run with others that have about as many.
+            self._few = 1
+            _LOG.info(
+                "%r runs at once for clients with %d rows alone: %s", self._program, most, error
+            )
+            return None
         except TooFewRowsError as error:
+            if self.few > 1:
+                # Those that have about as many may.
+                self._few = 1
+                return None
             self._lacks += 1
             self.pads = self._lacks < _ATTEMPTS
             _LOG.info("%r runs once for clients with as many rows alone: %s", self._program, error)
@@ -445,6 +486,24 @@ _BYTES = 16 << 20
 _LEAST, _LEAST_PADDED = 8, 12
 """Fewer clients than so many, with as many rows, or padded, are quicker one after the other: each
 operation costs what ten cost alone."""
+
+_FEW_ROWS, _FEW_BYTES = 64, 8 << 10
+"""How many rows a client may have, and how large, so that more of them cost little beside the
+operations."""
+
+_LOOKED_UP = 128
+"""How many bytes an integer stands for that is one of several in a row: it's looked up in a table,
+as words of texts are."""
+
+
+def _bytes_of_a_row(spec: TensorSpec) -> int:
+    """How large a row of an input is, if it has rows."""
+    if None not in spec.shape:
+        return 0
+    numbers = math.prod(size or 1 for size in spec.shape)
+    is_looked_up = not spec.dtype.is_floating_point and numbers > 1
+    return numbers * (_LOOKED_UP if is_looked_up else spec.dtype.itemsize)
+
 
 _ATTEMPTS = 3
 

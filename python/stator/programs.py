@@ -173,13 +173,13 @@ class TensorProgram(_stator.Runs):
 
     @property
     def _may_be_padded(self) -> bool:
-        """Whether clients with different numbers of rows may run together, as far as its types and
-        its randomness tell."""
+        """Whether clients with different numbers of rows may run together, as far as its types
+        tell."""
         if self._pads is None:
             varying = [spec.shape for spec in self._types if None in spec.shape]
             is_first = all(shape[0] is None and None not in shape[1:] for shape in varying)
             gives_rows = any(None in sizes for _, sizes in self._native.outputs)
-            self._pads = bool(varying) and is_first and not gives_rows and self._is_pure
+            self._pads = bool(varying) and is_first and not gives_rows
         return self._pads
 
     @property
@@ -222,11 +222,12 @@ class TensorProgram(_stator.Runs):
         count: int,
         columns: Sequence[torch.Tensor],
         states: list[torch.Tensor] | None = None,
-        lengths: Sequence[int] | None = None,
+        lengths: Sequence[Sequence[int]] | None = None,
     ) -> list[torch.Tensor]:
         """What it gives for inputs with a first dimension of clients, with such a dimension. It may
         write to the inputs. `states`: where PyTorch's generator is for each client. `lengths`: how
-        many rows each client has, where they differ: those of the inputs that vary are padded.
+        many rows each client has, where they differ, for each of the inputs that vary, which are
+        padded.
 
         Raises where it can't be run for all at once, and where it fails for one of them.
         """
@@ -260,11 +261,14 @@ class TensorProgram(_stator.Runs):
             outputs.append(output.contiguous())
         return outputs
 
-    def _check_sizes(self, columns: Sequence[torch.Tensor], lengths: Sequence[int]) -> None:
+    def _check_sizes(
+        self, columns: Sequence[torch.Tensor], lengths: Sequence[Sequence[int]]
+    ) -> None:
         """Raises if the program isn't for the sizes that some client has without the padding."""
-        for length in set(lengths):
+        for own in set(zip(*lengths, strict=True)):
+            left = iter(own)
             sizes = [
-                [length, *column.shape[2:]] if None in spec.shape else [*column.shape[1:]]
+                [next(left), *column.shape[2:]] if None in spec.shape else [*column.shape[1:]]
                 for column, spec in zip(columns, self._types, strict=True)
             ]
             if self._native.failing(sizes) is not None:
@@ -276,7 +280,7 @@ class TensorProgram(_stator.Runs):
         columns: list[torch.Tensor],
         count: int,
         states: list[torch.Tensor] | None,
-        lengths: Sequence[int] | None = None,
+        lengths: Sequence[Sequence[int]] | None = None,
     ) -> list[Any]:
         """What `run` gives, with a first dimension of clients. What the program makes is all
         clients' where it is the same for all of them, as long as it doesn't write to that."""

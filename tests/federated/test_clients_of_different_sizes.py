@@ -481,7 +481,6 @@ def test_results_are_those_of_one_after_the_other(fn: Any, run: list[tuple[int, 
 
 
 APART = {
-    "fewer rows beside others": (lambda w, r: (r["y"][:-1] * r["y"][2:, None]).sum(), "rows"),
     "a row for each": (lambda w, r: r["x"] * w, None),
     "decided by": (lambda w, r: r["x"].sum() * (1.001 ** len(r["x"])), "number of rows"),
     "rows as one": (lambda w, r: r["x"].T.flatten().square().sum(), "reshaped"),
@@ -489,7 +488,6 @@ APART = {
     "a place among columns and rows": (lambda w, r: r["x"].T.argmax(), "a place among rows"),
     "matrices' norms": (lambda w, r: torch.linalg.norm(r["x"], 1), "norm of another kind"),
     "rows of equal length together": (lambda w, r: F.normalize(r["x"], dim=0).sum(), "together"),
-    "draws": (lambda w, r: (r["x"] + torch.randn(3)).sum(), None),
 }
 """What runs for clients with as many rows alone, and what is said of it: `None` where that is known
 beforehand."""

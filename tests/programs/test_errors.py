@@ -371,6 +371,23 @@ def test_results_that_are_no_tensors(result: Any) -> None:
     assert len(frames(met.value)) == 1
 
 
+def test_a_result_that_is_no_tensor_is_told_where_it_is_returned() -> None:
+    def once(x: torch.Tensor) -> Any:
+        y = x * 2
+        return {"x": y, "who": object()}
+
+    def twice(x: torch.Tensor, way: Any = None) -> Any:
+        if way is None:
+            return {"x": x, "who": object()}
+        return x
+
+    first = once.__code__.co_firstlineno
+    for function, line in ((once, first + 2), (twice, twice.__code__.co_firstlineno)):
+        with pytest.raises(ProgramError, match=r"result\['who'\] is an object") as met:
+            TensorProgram.trace(function, (spec(2),))
+        assert met.value.stack[0][1] == line
+
+
 def test_wrong_specifications() -> None:
     def fn(*x: Any) -> Any:
         return x

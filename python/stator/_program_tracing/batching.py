@@ -17,10 +17,12 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 from torch.utils.weak import WeakIdKeyDictionary
 
 from stator._program_tracing.casting import without_autocast
-from stator._program_tracing.each_draws import MOST, drawn, is_drawing
-from stator._program_tracing.padding import name_of, tensors_in
+from stator._program_tracing.each_draws import MOST, drawn, is_drawing, is_made
+from stator._program_tracing.padding import memory_of, name_of, tensors_in
+from stator._program_tracing.padding_draws import drawn_for_rows
 from stator._program_tracing.padding_numbers import LINKED as NUMBERS
 from stator._program_tracing.padding_numbers import NotPaddedError, Share
+from stator._program_tracing.padding_pairs import LINKED as PAIRS
 from stator._program_tracing.padding_rules import Padding
 from stator._program_tracing.unrolled import RECURRENT, NotUnrolledError
 
@@ -47,7 +49,7 @@ def run_together(
     draws: bool = False,
     states: list[torch.Tensor] | None = None,
     owns: bool = False,
-    lengths: Sequence[int] | None = None,
+    lengths: Sequence[Sequence[int]] | None = None,
     with_rows: Sequence[int] = (),
 ) -> list[Any]:
     """What `run` gives, with a first dimension of clients.
@@ -58,7 +60,8 @@ def run_together(
     states: where PyTorch's generator is for each client, which draws what it would alone.
     owns: whether each client has what the program makes, for itself, where that is the same for all
         of them: then it may be written to.
-    lengths: how many rows each client has, where they differ: the inputs `with_rows` are padded.
+    lengths: how many rows each client has, where they differ, for each of the inputs `with_rows`,
+        which are padded.
 
     Raises `NotBatchableError` where the program can't be run in this way, `TooFewRowsError` where
     these clients can't, and whatever it raises.
@@ -71,10 +74,13 @@ def run_together(
         if lengths is None:
             with _Gradients(count, states, level, owns):
                 return tuple(run(tensors))
-        *tensors, own = tensors  # type: ignore[assignment]
-        padding = Padding(own, max(lengths), [tensors[at] for at in with_rows], count)
+        given, counts = tensors[: len(columns)], tensors[len(columns) :]
+        with_length = [
+            (given[at], known[tuple(own)]) for at, own in zip(with_rows, lengths, strict=True)
+        ]
+        padding = Padding(counts, [max(own) for own in known], with_length)
         with _Gradients(count, states, level, owns, padding):
-            found = run(tuple(tensors))
+            found = run(given)
         padding.use(found)
         if any(padding.dims(result) for result in found):
             raise NotPaddedError("clients of different sizes: it gives rows")
@@ -85,11 +91,14 @@ def run_together(
             outputs.append(torch.stack(padding.conditions).all())
         return tuple(outputs)
 
-    if lengths is not None:
-        columns = [*columns, torch.tensor(lengths)]
+    # Inputs whose lengths are the same for all of these clients have one length.
+    known: dict[tuple[int, ...], int] = {}
+    for own in lengths or ():
+        known.setdefault(tuple(own), len(known))
+    everything = [*columns, *map(torch.tensor, known)]
     with torch.enable_grad(), without_autocast(), _silence():
         randomness = "different" if draws else "error"
-        found = list(torch.vmap(batched, randomness=randomness)(*columns))
+        found = list(torch.vmap(batched, randomness=randomness)(*everything))
     if is_conditional and not found.pop().all():
         raise TooFewRowsError("some clients lack rows that the program takes")
     return found
@@ -216,7 +225,28 @@ def _vdot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return (left.conj() * right).sum()
 
 
-_COMPOSED: dict[Any, Callable[..., torch.Tensor]] = {
+def _set_item(input: torch.Tensor, key: Any, value: Any) -> None:
+    """What is written where a mask says so: `vmap` has no rule for places that data decide."""
+    mask, *rest = key if isinstance(key, tuple) else (key,)
+    is_one = not isinstance(value, torch.Tensor) or value.dim() == 0
+    if not is_one or not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+        input[key] = value
+        return
+    if any(each is not None and type(each) not in (int, slice) for each in rest):
+        input[key] = value
+        return
+    written = input[(*[slice(None)] * mask.dim(), *rest)]
+    beside = [1] * (written.dim() - mask.dim())
+    if mask.shape != input.shape[: mask.dim()]:
+        raise IndexError(
+            f"The shape of the mask {[*mask.shape]} does not match the shape of the indexed tensor "
+            f"{[*input.shape]}"
+        )
+    written.masked_fill_(mask.reshape([*mask.shape, *beside]), value)
+
+
+_COMPOSED: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.__setitem__: _set_item,
     torch.nn.functional.normalize: _normalize,
     torch.vdot: _vdot,
     torch.nn.functional.embedding: _embedding,
@@ -232,7 +262,7 @@ def _parameter(data: torch.Tensor, requires_grad: bool = True) -> Any:
     return torch.nn.Parameter(data, requires_grad)
 
 
-LINKED: dict[str, Any] = {"torch.nn.Parameter": _parameter, **NUMBERS}
+LINKED: dict[str, Any] = {"torch.nn.Parameter": _parameter, **NUMBERS, **PAIRS}
 """What programs call in the place of what their texts name."""
 
 
@@ -262,9 +292,22 @@ class _Gradients(TorchFunctionMode):
         kwargs = kwargs or {}
         if self._padding is None:
             found = self._called(func, args, kwargs)
+        elif self._draws_rows(func, args, kwargs):
+            states: Any = self._states
+            found = drawn_for_rows(self._padding, func, args, kwargs, states, self._level)
         else:
             found = self._padding.called(func, args, kwargs, self._called)
         return self._own(found, (args, kwargs)) if self._owns else found
+
+    def _draws_rows(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether what a call draws depends on how many rows there are."""
+        return (
+            self._states is not None
+            and self._padding is not None
+            and not is_made(func)
+            and self._padding.is_met((args, kwargs))
+            and is_drawing(func, args, kwargs)
+        )
 
     def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.Tensor.requires_grad_ or func == _SET_REQUIRES_GRAD:
@@ -331,7 +374,7 @@ class _Gradients(TorchFunctionMode):
             not isinstance(found, torch.Tensor)
             or _functorch.is_batchedtensor(found)
             or found.nbytes * self._count > MOST
-            or _memory(found) in {_memory(tensor) for tensor in tensors_in(given)}
+            or memory_of(found) in {memory_of(tensor) for tensor in tensors_in(given)}
         ):
             return found
         all_own = found.unsqueeze(0).repeat(self._count, *[1] * found.dim())
@@ -433,10 +476,3 @@ def _beneath(tensor: torch.Tensor) -> torch.Tensor:
         raise NotBatchableError("it takes a gradient for a tensor that is the same for all clients")
     beneath: torch.Tensor = _functorch.get_unwrapped(tensor)
     return beneath
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    """Where a tensor's data is; of a batch, that of all clients."""
-    while _functorch.is_batchedtensor(tensor) or _functorch.is_gradtrackingtensor(tensor):
-        tensor = _functorch.get_unwrapped(tensor)
-    return tensor.untyped_storage().data_ptr()

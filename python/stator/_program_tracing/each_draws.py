@@ -14,7 +14,17 @@ from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 
 from stator._program_tracing.table import draws_nothing, name_of
 
-__all__ = ["MOST", "drawn", "is_drawing"]
+__all__ = [
+    "MOST",
+    "drawn",
+    "drawn_each",
+    "is_drawing",
+    "is_each_clients",
+    "is_made",
+    "tensor_of",
+    "values_of",
+    "writes_to",
+]
 
 _functorch: Any = torch._C._functorch
 
@@ -80,6 +90,11 @@ def _draws_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     return not any(given.get(name, 1.0) == 0.0 for name in _SHARES if name in given)
 
 
+def is_made(func: Any) -> bool:
+    """Whether a function makes tensors that somebody may draw into."""
+    return func in _MADE
+
+
 def is_drawing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call has to be made for one client after the other."""
     if func in _MADE:
@@ -113,7 +128,7 @@ def drawn(
         # The program has made and seeded it: it gives each client the same numbers.
         with temporarily_pop_interpreter_stack():
             return func(*args, **kwargs)
-    writes = _writes(func, args, kwargs)
+    writes = writes_to(func, args, kwargs)
     if writes and not _functorch.is_batchedtensor(args[0]):
         return NotImplemented
     if generator is not None:
@@ -134,6 +149,26 @@ def drawn(
     return _of_clients(made, level)
 
 
+def drawn_each(
+    func: Callable[..., Any],
+    of_client: Callable[[int], tuple[tuple[Any, ...], dict[str, Any]]],
+    of_all: Callable[[list[Any]], Any],
+    states: list[torch.Tensor],
+    level: int,
+) -> Any:
+    """The same, where each client's arguments are others: what `of_client` says. `of_all` makes one
+    tensor, or none, of what they give."""
+    made = []
+    with temporarily_pop_interpreter_stack():
+        for at, state in enumerate(states):
+            torch.default_generator.set_state(state)
+            given, named = of_client(at)
+            made.append(func(*given, **named))
+            states[at] = torch.default_generator.get_state()
+        found = of_all(made)
+    return None if found is None else _functorch._add_batch_dim(found, 0, level)
+
+
 def _of_clients(made: Any, level: int) -> Any:
     """What a call gave, of columns."""
     if isinstance(made, torch.Tensor):
@@ -141,7 +176,7 @@ def _of_clients(made: Any, level: int) -> Any:
     return tuple(_of_clients(part, level) for part in made) if isinstance(made, list) else made
 
 
-def _writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def writes_to(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call writes to its first argument, which it gives back."""
     name = getattr(func, "__name__", "")
     if name.endswith("_") and not name.endswith("__"):
@@ -173,9 +208,29 @@ def _of_client(value: Any, at: int, known: dict[int, torch.Tensor]) -> Any:
     if not isinstance(value, torch.Tensor) or not _functorch.is_batchedtensor(value):
         return value
     if id(value) not in known:
-        beneath = _functorch.get_unwrapped(value)
-        known[id(value)] = beneath.select(_functorch.maybe_get_bdim(value), at)
+        known[id(value)] = tensor_of(value, at)
     return known[id(value)]
+
+
+def values_of(number: torch.Tensor, count: int) -> list[int]:
+    """The integers of all clients, of one in a tensor."""
+    if not _functorch.is_batchedtensor(number):
+        return [int(number)] * count
+    beneath: list[int] = _functorch.get_unwrapped(number).reshape(-1).tolist()
+    return beneath
+
+
+def is_each_clients(value: torch.Tensor) -> bool:
+    """Whether each client has a tensor of its own."""
+    return bool(_functorch.is_batchedtensor(value))
+
+
+def tensor_of(value: torch.Tensor, at: int) -> torch.Tensor:
+    """A client's tensor."""
+    if not _functorch.is_batchedtensor(value):
+        return value
+    beneath: torch.Tensor = _functorch.get_unwrapped(value)
+    return beneath.select(_functorch.maybe_get_bdim(value), at)
 
 
 def _columns(made: list[Any]) -> Any:

@@ -21,25 +21,43 @@ from stator._program_tracing.padding_numbers import (
     NotPaddedError,
     Number,
     Share,
-    is_more_than_rows,
+    TooManyPairsError,
+    grows_with_rows,
+    lengths_in,
     of_rows,
 )
 
-__all__ = ["Padding", "name_of", "padded", "tensors_in"]
+__all__ = ["Padding", "memory_of", "name_of", "padded", "tensors_in"]
 
 
-def padded(columns: Sequence[Any], lengths: Sequence[int]) -> list[torch.Tensor]:
+def padded(columns: Sequence[Any], lengths: Sequence[Sequence[int]]) -> list[torch.Tensor]:
     """The inputs of clients in one tensor each, with a first dimension of clients. What is a list
-    has a tensor for each client: rows, as many as `lengths` says."""
-    counts = torch.tensor(lengths)
-    rows = torch.arange(max(lengths))
-    places = torch.where(rows < counts.unsqueeze(1), rows, 0)
-    places = places + (counts.cumsum(0) - counts).unsqueeze(1)
-    return [torch.cat(column)[places] if isinstance(column, list) else column for column in columns]
+    has a tensor for each client: rows, as many as the next of `lengths` says."""
+    left = iter(lengths)
+    known: dict[tuple[int, ...], torch.Tensor] = {}
+    found = []
+    for column in columns:
+        if not isinstance(column, list):
+            found.append(column)
+            continue
+        own = tuple(next(left))
+        if own not in known:
+            counts = torch.tensor(own)
+            rows = torch.arange(max(own))
+            places = torch.where(rows < counts.unsqueeze(1), rows, 0)
+            known[own] = places + (counts.cumsum(0) - counts).unsqueeze(1)
+        found.append(torch.cat(column)[known[own]])
+    return found
 
 
-_MOST = 128 << 20
-"""How many bytes pairs of rows may take, of all clients that run together."""
+_MOST = 64 << 10
+"""How many bytes a client's pairs of rows may take: operations on more are as quick for one client
+after the other, which has no padding, and stays near the processor."""
+
+# Its types lack some of what it has.
+_functorch: Any = torch._C._functorch
+
+_SEVERAL = "clients of different sizes: rows beside others, or fewer"
 
 _Inner = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -70,33 +88,48 @@ class _Length:
 
 
 class Padding:
-    """Which tensors of a run have a dimension of padded rows, and how many of these are a client's
-    own. With the padding they are as many everywhere, but where there are more: parts of rows."""
+    """Which tensors of a run have dimensions of padded rows, and how many of these are a client's
+    own. With the padding they are as many as in some input, but where there are more: parts of
+    rows, pairs."""
 
     def __init__(
-        self, count: torch.Tensor, rows: int, inputs: Sequence[torch.Tensor], clients: int
+        self,
+        counts: Sequence[torch.Tensor],
+        rows: Sequence[int],
+        inputs: Sequence[tuple[torch.Tensor, int]],
     ) -> None:
-        """count: how many rows a client has; rows: how many with the padding; inputs: those that
-        have rows, in their first dimension; clients: how many run together."""
-        self._clients = clients
+        """counts: how many rows a client has, for each of its lengths; rows: how many with the
+        padding; inputs: those that have rows, in their first dimension, and which length that is.
+        """
         # What has to hold for each client, so that it gives what each gives alone.
         self.conditions: list[Any] = []
-        own = of_rows(count, rows, self.conditions)
-        self._whole = _Length(own, rows)
-        self._lengths: dict[Any, _Length] = {own.key: self._whole}
+        numbers = [
+            of_rows(count, each, self.conditions, at)
+            for at, (count, each) in enumerate(zip(counts, rows, strict=True))
+        ]
+        self._wholes = [_Length(number, number.plain) for number in numbers]
+        self._lengths: dict[Any, _Length] = {whole.number.key: whole for whole in self._wholes}
+        # For each dimension that has rows, and how many these are.
         self._dims: Any = WeakIdKeyDictionary()
         # What has to hold if somebody uses a tensor.
         self._if_used: Any = WeakIdKeyDictionary()
+        # The memory of what is a view in PyTorch and a copy here.
+        self._copied: dict[int, Any] = {}
+        # Numbers of rows, as integers for each client: of those that something was drawn for.
+        self.known_sizes: dict[Any, list[int]] = {}
         # That of all tensors that an operation is given.
-        self._current: _Length | None = self._whole
-        for tensor in inputs:
-            self.mark(tensor, 0)
-        self._current = None
+        self._current: _Length | None = None
+        for tensor, length in inputs:
+            self.mark(tensor, 0, numbers[length])
 
     @property
     def rows(self) -> int:
         """How many rows what an operation is given has, with the padding."""
-        return (self._current or self._whole).rows
+        if self._current is not None:
+            return self._current.rows
+        if len(self._wholes) > 1:
+            raise NotPaddedError(_SEVERAL)
+        return self._wholes[0].rows
 
     def in_parts(self, tensor: Any, parts: int) -> Number | None:
         """How many rows a tensor has where each of them is divided into so many."""
@@ -111,17 +144,32 @@ class Padding:
                 return length.number
         return None
 
-    def mark(self, tensor: Any, dim: int | Sequence[int], number: Number | None = None) -> Any:
+    def mark(
+        self,
+        tensor: Any,
+        dim: int | Sequence[int],
+        number: Number | Sequence[Number] | None = None,
+    ) -> Any:
         """A tensor has rows in a dimension, or in several: as many as what the operation is given,
-        or a number."""
-        length = self._current if number is None else self.length(number)
-        if length is None:
-            raise NotPaddedError("clients of different sizes: rows beside others, or fewer")
-        dims = (dim,) if isinstance(dim, int) else tuple(sorted(dim))
-        if not dims or any(tensor.shape[each] != length.rows for each in dims):
+        or a number, or one for each dimension."""
+        dims = (dim,) if isinstance(dim, int) else tuple(dim)
+        if number is None or isinstance(number, Number):
+            length = self._current if number is None else self.length(number)
+            lengths = [length] * len(dims)
+        else:
+            lengths = [self.length(each) for each in number]
+        if any(length is None for length in lengths):
+            raise NotPaddedError(_SEVERAL)
+        known: Any = sorted(zip(dims, lengths, strict=True), key=lambda each: each[0])
+        if not known or any(tensor.shape[at] != length.rows for at, length in known):
             raise NotPaddedError("rows are somewhere else than expected")
-        self._dims[tensor] = dims, length
+        self._dims[tensor] = tuple(at for at, _ in known), tuple(length for _, length in known)
         return tensor
+
+    def mark_as(self, tensor: Any, other: Any, dims: Sequence[int] | None = None) -> Any:
+        """A tensor has rows where another one has them, or in these dimensions instead; or none."""
+        numbers = self.numbers(other)
+        return self.mark(tensor, self.dims(other) if dims is None else dims, numbers)
 
     def follow(self, tensor: Any, other: Any) -> None:
         """A tensor stands in the place of another one."""
@@ -133,7 +181,8 @@ class Padding:
         found = self._lengths.get(number.key)
         if found is None:
             # A number's value is that of the padded rows.
-            rows = number.plain if is_more_than_rows(number) else self._whole.rows
+            most = max(self._wholes[at].rows for at in lengths_in(number.key))
+            rows = number.plain if grows_with_rows(number) else most
             found = self._lengths[number.key] = _Length(number, rows)
             self.holds((number.own >= 0) & (number.own <= rows))
         return found
@@ -142,12 +191,22 @@ class Padding:
         """The same with the padding."""
         return self.length(number).rows
 
-    def expect_room(self, tensor: Any) -> None:
-        """Raises if a tensor is large with those of the other clients: pairs of rows are many."""
-        if tensor.numel() * tensor.element_size() * self._clients > _MOST:
-            raise NotPaddedError(
-                "clients of different sizes: so many pairs of rows take much memory"
-            )
+    def expect_room(self, tensor: Any, times: int = 1) -> None:
+        """Raises if a tensor is large: pairs of rows are many. `times`: how much more it takes to
+        make one with padding."""
+        if tensor.numel() * tensor.element_size() * times > _MOST:
+            raise TooManyPairsError("pairs of so many rows take much memory")
+
+    def copied(self, *tensors: Any) -> None:
+        """One is a view of the other in PyTorch, and a copy here: nobody may write to either."""
+        for tensor in tensors:
+            # Kept, so that nothing else gets that memory.
+            self._copied[memory_of(tensor)] = tensor
+
+    def expect_alone(self, tensor: Any) -> None:
+        """Raises if what is written to a tensor would have to be seen in another one."""
+        if memory_of(tensor) in self._copied:
+            raise NotPaddedError("clients of different sizes: it writes to some rows of a tensor")
 
     def holds(self, condition: Any) -> None:
         """Takes note of what has to hold for each client."""
@@ -178,8 +237,19 @@ class Padding:
 
     def number(self, tensor: Any) -> Number:
         """How many rows a tensor has."""
-        number: Number = self._dims[tensor][1].number
-        return number
+        numbers = self.numbers(tensor)
+        if any(number.key != numbers[0].key for number in numbers):
+            raise NotPaddedError(_SEVERAL)
+        return numbers[0]
+
+    def numbers(self, tensor: Any) -> list[Number]:
+        """How many rows a tensor has, in each dimension that has some."""
+        found = self._dims.get(tensor) if isinstance(tensor, torch.Tensor) else None
+        return [] if found is None else [length.number for length in found[1]]
+
+    def number_at(self, tensor: Any, dim: int) -> Number:
+        """How many rows a tensor has in a dimension."""
+        return self.numbers(tensor)[self.dims(tensor).index(dim)]
 
     def is_size(self, value: Any) -> bool:
         """Whether a number is that of the rows which an operation is given."""
@@ -199,23 +269,22 @@ class Padding:
 
     def mask(self, tensor: Any, dims: Sequence[int] | None = None) -> Any:
         """Which rows of a tensor are a client's own, beside the tensor; in some dimensions."""
-        rows, length = self._dims[tensor]
         masks = [
             length.mask.reshape([-1, *[1] * (tensor.dim() - dim - 1)])
-            for dim in rows
+            for dim, length in zip(*self._dims[tensor], strict=True)
             if dims is None or dim in dims
         ]
         return math.prod(masks[1:], start=masks[0])
 
     def own_rows(self, tensor: Any) -> Any:
         """Which rows of a tensor are a client's own."""
-        return self._dims[tensor][1].mask
+        return self.length(self.number(tensor)).mask
 
     def has_some(self, tensor: Any) -> None:
         """Each client has rows of a tensor: otherwise PyTorch raises."""
-        number = self.number(tensor)
-        if number.key != self._whole.number.key:
-            self.holds(number.own > 0)
+        for number in self.numbers(tensor):
+            if all(number.key != whole.number.key for whole in self._wholes):
+                self.holds(number.own > 0)
 
     def is_met(self, value: Any) -> bool:
         """Whether something in containers has rows, or is a number of them."""
@@ -238,18 +307,31 @@ class Padding:
     ) -> Any:
         """What an operation gives, by its rule where rows are given."""
         self.use((args, kwargs))
+        name = name_of(func)
+        if self._copied:
+            self._expect_unwritten(name, args, kwargs)
         met = [*self._met(args), *self._met(kwargs)]
         if not met:
             return inner(func, args, kwargs)
-        name = name_of(func)
         rule = _RULES.get(name)
         if rule is None or kwargs.get("out") is not None:
             raise NotPaddedError(f"clients of different sizes: there is no rule for {name}")
-        lengths = {id(self._dims[each][1]): self._dims[each][1] for each in met if is_tensor(each)}
+        lengths = {
+            id(length): length for each in met if is_tensor(each) for length in self._dims[each][1]
+        }
         if len(lengths) > 1 and name not in _OF_SEVERAL:
             raise NotPaddedError("clients of different sizes: rows beside fewer rows")
         self._current = next(iter(lengths.values())) if len(lengths) == 1 else None
         return rule(self, _Call(func, inner), *args, **kwargs)
+
+    def _expect_unwritten(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises if an operation writes to what should have been a view, or has one."""
+        out = kwargs.get("out")
+        is_written = name == "setitem" or name in _IN_PLACE or name.endswith("_")
+        if (is_written and name != "requires_grad_") or kwargs.get("inplace"):
+            out = (out, args[:1], kwargs.get("input"))
+        for tensor in tensors_in(out):
+            self.expect_alone(tensor)
 
 
 def is_tensor(value: Any) -> bool:
@@ -263,6 +345,13 @@ def name_of(func: Any) -> str:
         return str(owner.__name__)
     name: str = (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
     return name.strip("_") if name.startswith("__") else name
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """Where a tensor's data is; of a batch, that of all clients."""
+    while _functorch.is_batchedtensor(tensor) or _functorch.is_gradtrackingtensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor.untyped_storage().data_ptr()
 
 
 _RULES: dict[str, Callable[..., Any]] = {}
@@ -307,7 +396,7 @@ def without_rows(padding: Padding, *values: Any) -> None:
 # Element by element.
 
 
-@rule_for(
+_ELEMENTS = (
     *("add", "sub", "mul", "div", "truediv", "true_divide", "floor_divide", "floordiv", "mod"),
     *("radd", "rsub", "rmul", "rtruediv", "rdiv", "rfloordiv", "rmod", "remainder", "fmod", "pow"),
     *("rpow", "neg", "abs", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt"),
@@ -342,15 +431,16 @@ def without_rows(padding: Padding, *values: Any) -> None:
     # Where a program draws nothing, these do nothing.
     *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"),
 )
+"""Operations that make an element of the result of one of each tensor."""
+
+
+@rule_for(*_ELEMENTS, is_of_several=True)
 def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
     """An element of the result is made of one of each tensor, which are broadcast."""
     given = list(tensors_in((args, kwargs)))
-    ends = {tensor.dim() - dim for tensor in given for dim in padding.dims(tensor)}
-    for tensor in given:
-        own = {tensor.dim() - dim for dim in padding.dims(tensor)}
-        for end in ends - own:
-            if tensor.dim() >= end and tensor.shape[-end] != 1:
-                raise NotPaddedError("clients of different sizes: rows beside something else")
+    if kwargs.get("inplace"):
+        padding.expect_alone(given[0])
+    ends = _ends(padding, given)
     are_compared = len(ends) > 1 and all(len(padding.dims(tensor)) < len(ends) for tensor in given)
     # Beside a condition a number has the element type of what it may stand for.
     typed = given[1:] if call.name == "where" else given
@@ -368,25 +458,78 @@ def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
         return value.own.to(kind)
 
     args = tuple(counted(value) for value in args)
+    if call.name in _IN_PLACE:
+        return call(*args, **{name: counted(value) for name, value in kwargs.items()})
     found = call(*args, **{name: counted(value) for name, value in kwargs.items()})
     dims = [found.dim() - end for end in ends]
     if are_compared:
-        return compared(padding, found, dims)
-    return padding.mark(found, dims) if dims else found
+        return compared(padding, found, dims, list(ends.values()))
+    return padding.mark(found, dims, list(ends.values())) if dims else found
 
 
-def compared(padding: Padding, found: Any, dims: Sequence[int]) -> Any:
+def _ends(padding: Padding, given: Sequence[Any]) -> dict[int, Number]:
+    """Where tensors that are broadcast have rows, from the last dimension on, and how many."""
+    ends: dict[int, Number] = {}
+    for tensor in given:
+        for dim, number in zip(padding.dims(tensor), padding.numbers(tensor), strict=True):
+            if ends.setdefault(tensor.dim() - dim, number).key != number.key:
+                raise NotPaddedError("clients of different sizes: rows beside fewer rows")
+    for tensor in given:
+        own = {tensor.dim() - dim for dim in padding.dims(tensor)}
+        for end in ends.keys() - own:
+            if tensor.dim() >= end and tensor.shape[-end] != 1:
+                raise NotPaddedError("clients of different sizes: rows beside something else")
+    return ends
+
+
+_IN_PLACE = frozenset(
+    {
+        f"{name}_"
+        for name in _ELEMENTS
+        if any(hasattr(owner, f"{name}_") for owner in (torch.Tensor, torch.nn.functional))
+    }
+    | {f"i{name}" for name in _ELEMENTS if hasattr(torch.Tensor, f"__i{name}__")}
+    | {"copy_", "zero_", "fill_"}
+)
+
+
+@rule_for(*_IN_PLACE, is_of_several=True)
+def _written(padding: Padding, call: Any, /, input: Any, *args: Any, **kwargs: Any) -> Any:
+    """The same, written to a tensor that has all of these rows."""
+    padding.expect_alone(input)
+    given = list(tensors_in((args, kwargs)))
+    ends = _ends(padding, [input, *given])
+    if ends.keys() - {input.dim() - dim for dim in padding.dims(input)}:
+        raise NotPaddedError("clients of different sizes: rows are put into something else")
+    return elements(padding, call, input, *args, **kwargs)
+
+
+@rule_for("broadcast_tensors", is_of_several=True)
+def _beside_each_other(padding: Padding, call: Any, /, *tensors: Any) -> Any:
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    ends = _ends(padding, given)
+    if all(len(padding.dims(tensor)) < len(ends) for tensor in given):
+        raise NotPaddedError("clients of different sizes: rows beside others, or fewer")
+    found = call(*tensors)
+    for part in found:
+        padding.mark(part, [part.dim() - end for end in ends], list(ends.values()))
+    return found
+
+
+def compared(
+    padding: Padding, found: Any, dims: Sequence[int], numbers: Sequence[Number] | None = None
+) -> Any:
     """What has been made of each pair of rows. Padding is a copy of a row, and a program may see to
     it that a row is beside itself in one place alone: so what stands for padding is made of two
     rows of the client's own, and has no gradient."""
     padding.expect_room(found)
-    padding.mark(found, dims)
-    first, *_, last = sorted(dims)
-    own = (padding.number(found).own - 1).clamp(min=0).reshape(1)
+    padding.mark(found, dims, numbers)
+    first, *_, last = padding.dims(found)
+    own = (padding.number_at(found, last).own - 1).clamp(min=0).reshape(1)
     one = found.detach().narrow(first, 0, 1).index_select(last, own)
-    for dim in sorted(dims)[1:-1]:
+    for dim in padding.dims(found)[1:-1]:
         one = one.narrow(dim, 0, 1)
-    return padding.mark(torch.where(padding.mask(found), found, one), dims)
+    return padding.mark_as(torch.where(padding.mask(found), found, one), found)
 
 
 # Rows that stay apart.
@@ -408,10 +551,8 @@ def apart(*names: str, only_first: bool = False, behind: int = 0) -> None:
 
 apart("linear", "embedding_bag", behind=1)
 apart("embedding", "one_hot", "bucketize")
-apart("max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", only_first=True, behind=2)
 apart("conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", only_first=True, behind=3)
 apart("conv3d", "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", only_first=True, behind=4)
-apart("adaptive_max_pool1d", only_first=True, behind=2)
 apart("adaptive_max_pool2d", only_first=True, behind=3)
 apart("group_norm", only_first=True, behind=2)
 
@@ -441,9 +582,30 @@ def reduced(padding: Padding, found: Any, input: Any, dims: list[int], keepdim: 
     rows = [row for row in padding.dims(input) if row not in dims]
     if not rows:
         return found
-    return padding.mark(
-        found, rows if keepdim else [row - sum(dim < row for dim in dims) for row in rows]
-    )
+    numbers = [padding.number_at(input, row) for row in rows]
+    left = rows if keepdim else [row - sum(dim < row for dim in dims) for row in rows]
+    return padding.mark(found, left, numbers)
+
+
+def as_first(padding: Padding, found: Any) -> Any:
+    """A tensor whose padding is as its first row, and has no gradient: what was made of rows that
+    were compared, or put somewhere, may not be as finite as what was made of a client's own."""
+    made = found
+    for row in padding.dims(found):
+        made = torch.where(padding.mask(found, [row]), made, made.narrow(row, 0, 1).detach())
+    return made if made is found else padding.mark_as(made, found)
+
+
+def written_as_first(padding: Padding, written: Any) -> Any:
+    """The same of what was written in place."""
+    made = as_first(padding, written)
+    return written if made is written else written.copy_(made)
+
+
+def as_first_if_compared(padding: Padding, found: Any, input: Any) -> Any:
+    """The same of what is left of a tensor that has rows in several dimensions."""
+    is_left = len(padding.dims(found)) and len(padding.dims(found)) < len(padding.dims(input))
+    return as_first(padding, found) if is_left else found
 
 
 def are_rows(padding: Padding, input: Any, dims: Sequence[int]) -> bool:
@@ -470,9 +632,10 @@ def _reduction(fill: Callable[[torch.dtype], Any], *names: str, is_of_some: bool
         if is_of_some and are_rows(padding, input, dims):
             padding.has_some(input)
         given = padding.only(input, fill(input.dtype), dims)
-        return reduced(padding, call(given, **how), input, dims, keepdim)
+        found = reduced(padding, call(given, **how), input, dims, keepdim)
+        return as_first_if_compared(padding, found, input)
 
-    rule_for(*names)(rule)
+    rule_for(*names, is_of_several=True)(rule)
 
 
 def least(kind: torch.dtype) -> Any:
@@ -494,7 +657,7 @@ _reduction(least, "amax", is_of_some=True)
 _reduction(greatest, "amin", is_of_some=True)
 
 
-@rule_for("prod")
+@rule_for("prod", is_of_several=True)
 def _prod(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
 ) -> Any:
@@ -504,7 +667,7 @@ def _prod(
     return reduced(padding, found, input, dims, keepdim)
 
 
-@rule_for("mean")
+@rule_for("mean", is_of_several=True)
 def _mean(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
 ) -> Any:
@@ -513,11 +676,12 @@ def _mean(
         found = call(input, dim=dim, keepdim=keepdim, **how)
         return reduced(padding, found, input, dims, keepdim)
     if (kind := how.pop("dtype", None)) is not None:
-        input = padding.mark(input.to(kind, copy=True), padding.dims(input))
+        input = padding.mark_as(input.to(kind, copy=True), input)
     if not input.dtype.is_floating_point or how:
         raise NotPaddedError("clients of different sizes: a mean with another element type")
     found = total(padding, input, dims, keepdim) / many(padding, input, dims)
-    return reduced(padding, found, input, dims, keepdim)
+    found = reduced(padding, found, input, dims, keepdim)
+    return as_first_if_compared(padding, found, input)
 
 
 def total(padding: Padding, input: Any, dims: list[int], keepdim: bool) -> Any:
@@ -528,7 +692,7 @@ def many(padding: Padding, input: Any, dims: list[int]) -> Any:
     """How many numbers of a client are in some dimensions, rows among them."""
     rows = padding.dims(input)
     others = [input.shape[dim] for dim in dims if dim not in rows]
-    own = [padding.number(input).own] * sum(dim in rows for dim in dims)
+    own = [padding.number_at(input, dim).own for dim in dims if dim in rows]
     return math.prod(own, start=math.prod(others)).to(input.dtype)
 
 
@@ -544,13 +708,13 @@ def _variance(
         return reduced(padding, found, input, dims, keepdim)
     count = many(padding, input, dims)
     off = padding.only(input, 0, dims) - total(padding, input, dims, True) / count
-    padding.mark(off, padding.dims(input))
+    padding.mark_as(off, input)
     off = padding.only(off, 0, dims)
     found = (off * off).sum(dims, keepdim=keepdim) / (count - correction).clamp(min=0)
     return reduced(padding, found, input, dims, keepdim)
 
 
-@rule_for("var", "std")
+@rule_for("var", "std", is_of_several=True)
 def _spread(
     padding: Padding,
     call: Any,
@@ -567,11 +731,10 @@ def _spread(
         return found
     # Its gradient at zero is zero, as PyTorch has it.
     root = torch.where(found == 0, 0, torch.where(found == 0, 1, found).sqrt())
-    rows = padding.dims(found)
-    return padding.mark(root, rows) if rows else root
+    return padding.mark_as(root, found) if padding.dims(found) else root
 
 
-@rule_for("max", "min")
+@rule_for("max", "min", is_of_several=True)
 def _extreme(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False
 ) -> Any:
@@ -616,6 +779,6 @@ def _grad(
             starts[at] = padding.only(start, 0)
     found = call(given, inputs, starts or None, *args, **how)
     for gradient, tensor in zip(found, [inputs] if is_tensor(inputs) else inputs, strict=True):
-        if gradient is not None and (dims := padding.dims(tensor)):
-            padding.mark(gradient, dims, padding.number(tensor))
+        if gradient is not None and padding.dims(tensor):
+            padding.mark_as(gradient, tensor)
     return found

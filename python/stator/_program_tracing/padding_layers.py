@@ -20,29 +20,31 @@ from stator._program_tracing.padding import (
     total,
     without_rows,
 )
-from stator._program_tracing.padding_numbers import NotPaddedError
+from stator._program_tracing.padding_numbers import NotPaddedError, Number
 
 __all__ = ["Padding"]
 
 # Products.
 
 
-@rule_for("matmul", "rmatmul", "mm", "mv", "bmm", "dot")
+@rule_for("matmul", "rmatmul", "mm", "mv", "bmm", "dot", is_of_several=True)
 def _matmul(padding: Padding, call: Any, /, left: Any, right: Any) -> Any:
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
         if left.dim() <= 2 and right.dim() <= 2:
             return _of_matrices(padding, call, left, right)
         a, b = padding.dim(left), padding.dim(right)
         inner = left.dim() - 1, max(right.dim() - 2, 0)
+        if a is not None and b is not None:
+            _expect_same_number(padding.number(left), padding.number(right))
         if a == inner[0] and b == inner[1]:
             # Rows are summed up.
             return call(padding.only(left, 0), padding.only(right, 0))
         if b is None and a is not None and a != inner[0] and right.dim() <= 2:
-            return padding.mark(call(left, right), a)
+            return padding.mark_as(call(left, right), left)
         if a == b == 0 and left.dim() == right.dim() >= 3:
-            return padding.mark(call(left, right), 0)
+            return padding.mark_as(call(left, right), left)
         if a is None and b == 0 and right.dim() >= 3 and left.dim() <= 2:
-            return padding.mark(call(left, right), 0)
+            return padding.mark_as(call(left, right), right)
     raise NotPaddedError("clients of different sizes: a product of rows with rows")
 
 
@@ -52,16 +54,26 @@ def _of_matrices(padding: Padding, call: Any, left: Any, right: Any) -> Any:
     inner = left.dim() - 1, max(right.dim() - 2, 0)
     if (inner[0] in a) != (inner[1] in b):
         raise NotPaddedError("clients of different sizes: a product of rows with others")
+    if inner[0] in a:
+        _expect_same_number(padding.number_at(left, inner[0]), padding.number_at(right, inner[1]))
     # Rows may be summed up.
     found = call(padding.only(left, 0, inner[:1]), padding.only(right, 0, inner[1:]))
-    is_left, is_right = left.dim() == 2 and 0 in a, right.dim() == 2 and 1 in b
-    dims = [0] * is_left + [found.dim() - 1] * is_right
-    if is_left and is_right:
-        return compared(padding, found, dims)
-    return padding.mark(found, dims) if dims else found
+    dims, numbers = [], []
+    if left.dim() == 2 and 0 in a:
+        dims, numbers = [0], [padding.number_at(left, 0)]
+    if right.dim() == 2 and 1 in b:
+        dims, numbers = [*dims, found.dim() - 1], [*numbers, padding.number_at(right, 1)]
+    if len(dims) > 1:
+        return compared(padding, found, dims, numbers)
+    return padding.mark(found, dims, numbers) if dims else found
 
 
-@rule_for("addmv", "addmm", "baddbmm")
+def _expect_same_number(one: Number, other: Number) -> None:
+    if one.key != other.key:
+        raise NotPaddedError("clients of different sizes: rows beside fewer rows")
+
+
+@rule_for("addmv", "addmm", "baddbmm", is_of_several=True)
 def _added_product(
     padding: Padding, call: Any, /, input: Any, left: Any, right: Any, **how: Any
 ) -> Any:
@@ -71,11 +83,11 @@ def _added_product(
     if not padding.is_met(product) and not padding.is_met(input):
         return product * alpha + input * beta
     scaled = product * alpha
-    if rows := padding.dims(product):
-        padding.mark(scaled, rows)
+    if padding.dims(product):
+        padding.mark_as(scaled, product)
     own = input * beta
-    if at := padding.dims(input):
-        padding.mark(own, at)
+    if padding.dims(input):
+        padding.mark_as(own, input)
     return elements(padding, _Sum, own, scaled)
 
 
@@ -88,19 +100,19 @@ class _Sum:
         return torch.add(*args)
 
 
-@rule_for("outer", "ger")
+@rule_for("outer", "ger", is_of_several=True)
 def _outer(padding: Padding, call: Any, /, left: Any, right: Any) -> Any:
     a, b = padding.dim(left), padding.dim(right)
     found = call(left, right)
     if a is not None and b is not None:
-        return compared(padding, found, [0, 1])
-    return padding.mark(found, 0 if b is None else 1)
+        return compared(padding, found, [0, 1], [padding.number(left), padding.number(right)])
+    return padding.mark_as(found, left, [0]) if b is None else padding.mark_as(found, right, [1])
 
 
 _OPERANDS = re.compile(r"([a-zA-Z]+(?:,[a-zA-Z]+)*)(?:->([a-zA-Z]*))?")
 
 
-@rule_for("einsum")
+@rule_for("einsum", is_of_several=True)
 def _einsum(padding: Padding, call: Any, /, equation: Any, *operands: Any) -> Any:
     given = (
         operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
@@ -112,11 +124,10 @@ def _einsum(padding: Padding, call: Any, /, equation: Any, *operands: Any) -> An
     if result is None:
         letters = sorted(written[1].replace(",", ""))
         result = "".join(letter for letter in letters if letters.count(letter) == 1)
-    rows = {
-        part[dim]
-        for part, operand in zip(parts, given, strict=True)
-        for dim in padding.dims(operand)
-    }
+    rows: dict[str, Number] = {}
+    for part, operand in zip(parts, given, strict=True):
+        for dim, number in zip(padding.dims(operand), padding.numbers(operand), strict=True):
+            _expect_same_number(rows.setdefault(part[dim], number), number)
     for part, operand in zip(parts, given, strict=True):
         if {dim for dim, letter in enumerate(part) if letter in rows} != {*padding.dims(operand)}:
             raise NotPaddedError("clients of different sizes: a product of rows with others")
@@ -131,9 +142,10 @@ def _einsum(padding: Padding, call: Any, /, equation: Any, *operands: Any) -> An
         ),
     )
     dims = [result.index(letter) for letter in rows if letter in result]
+    numbers = [rows[letter] for letter in rows if letter in result]
     if len(dims) > 1 and all(len(padding.dims(operand)) < len(dims) for operand in given):
-        return compared(padding, found, dims)
-    return padding.mark(found, dims) if dims else found
+        return compared(padding, found, dims, numbers)
+    return padding.mark(found, dims, numbers) if dims else found
 
 
 apart("pinv", "matrix_exp", behind=2)
@@ -162,14 +174,14 @@ def _with_identity(padding: Padding, matrix: Any) -> Any:
     return torch.where(padding.mask(matrix), matrix, identity)
 
 
-@rule_for("tril", "triu")
+@rule_for("tril", "triu", is_of_several=True)
 def _triangle(padding: Padding, call: Any, /, input: Any, diagonal: Any = 0) -> Any:
     without_rows(padding, diagonal)
     rows = padding.dims(input)
     matrix = {input.dim() - 2, input.dim() - 1}
     if {*rows} != matrix and not matrix.isdisjoint(rows):
         raise NotPaddedError("clients of different sizes: rows are mixed")
-    return padding.mark(call(input, diagonal), rows)
+    return padding.mark_as(call(input, diagonal), input)
 
 
 @rule_for("diagonal", "diag", "trace")
@@ -287,7 +299,7 @@ def _difference(
     return _loss(padding, losses, reduction)
 
 
-@rule_for("cross_entropy", "nll_loss")
+@rule_for("cross_entropy", "nll_loss", is_of_several=True)
 def _classes(
     padding: Padding, call: Any, /, input: Any, target: Any, *args: Any, **how: Any
 ) -> Any:
@@ -296,19 +308,21 @@ def _classes(
     if args or rows not in ((0,), (0, 1)) or padding.dim(target) != 0 or input.dim() < 2:
         raise NotPaddedError("clients of different sizes: a loss of rows and something else")
     without_rows(padding, how)
+    number = padding.number(target)
+    _expect_same_number(number, padding.number_at(input, 0))
     if rows == (0, 1):
         # The classes are rows as well.
         is_usual = input.dim() == 2 and target.dim() == 1 and not how.get("label_smoothing")
         if not is_usual or how.get("weight") is not None:
             raise NotPaddedError("clients of different sizes: a loss of rows and something else")
-        padding.holds(padding.only(target, 0) < padding.number(input).own)
+        padding.holds(padding.only(target, 0) < padding.number_at(input, 1).own)
         input = padding.only(input, -math.inf if call.name == "cross_entropy" else 0, [1])
-    losses = padding.mark(call(input, target, reduction="none", **how), 0)
+    losses = padding.mark(call(input, target, reduction="none", **how), 0, number)
     if target.dtype.is_floating_point:
         return _loss(padding, losses, reduction)
 
     def count() -> Any:
-        counts = padding.only(padding.mark(target != ignored, 0), False)
+        counts = padding.only(padding.mark_as(target != ignored, target), False)
         weight = how.get("weight")
         if weight is None:
             return counts.sum().to(input.dtype)
@@ -376,50 +390,6 @@ def _spectrum(
         raise NotPaddedError("clients of different sizes: a spectrum of all rows")
     found = call(padding.only(input, 0, [at]), n, dim, *norm, **how)
     return found if at == rows or rows is None else padding.mark(found, rows)
-
-
-# Convolutions along rows.
-
-
-@rule_for("conv1d")
-def _along(
-    padding: Padding,
-    call: Any,
-    /,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    pad: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    **how: Any,
-) -> Any:
-    pad = how.pop("padding", pad)
-    without_rows(padding, weight, bias, how)
-    dim = padding.dim(input)
-    if dim == 0 and input.dim() == 3:
-        return padding.mark(call(input, weight, bias, stride, pad, dilation, groups), 0)
-    step, apart = _single(stride), _single(dilation)
-    reach = apart * (weight.shape[-1] - 1)
-    both = {"valid": 0, "same": reach}.get(pad, -1) if isinstance(pad, str) else 2 * _single(pad)
-    if dim is None or dim != input.dim() - 1 or step != 1 or both > reach:
-        raise NotPaddedError("clients of different sizes: rows are mixed")
-    # Beyond a client's own rows there are zeros, as PyTorch has them beyond the last one.
-    found = call(padding.only(input, 0), weight, bias, stride, pad, dilation, groups)
-    number: Any = padding.number(input)
-    if both < reach:
-        number = number - (reach - both)
-        padding.holds(number.own > 0)
-        found = torch.cat([found, found[..., :1].expand(*found.shape[:-1], reach - both)], -1)
-    padding.mark(found, dim, number)
-    # What is beyond is as finite as the client's own, and has no gradient.
-    filled = torch.where(padding.mask(found), found, found[..., :1].detach())
-    return padding.mark(filled, dim, number)
-
-
-def _single(value: Any) -> int:
-    return int(value[0]) if isinstance(value, (tuple, list)) else int(value)
 
 
 # Attention within each row.

@@ -15,11 +15,25 @@ from typing import Any
 
 import torch
 
-__all__ = ["LINKED", "NotPaddedError", "Number", "Share", "is_more_than_rows", "of_rows"]
+__all__ = [
+    "LINKED",
+    "NotPaddedError",
+    "Number",
+    "Share",
+    "TooManyPairsError",
+    "grows_with_rows",
+    "lengths_in",
+    "of_rows",
+    "pairs_of",
+]
 
 
 class NotPaddedError(Exception):
     """Clients with other numbers of rows can't run together; the text says why."""
+
+
+class TooManyPairsError(Exception):
+    """Clients with so many rows can't run together; the text says why."""
 
 
 class Share(float):
@@ -46,15 +60,51 @@ class Number(Share):
     __hash__ = float.__hash__
 
 
-def of_rows(count: torch.Tensor, rows: int, conditions: list[Any]) -> Number:
-    """How many rows a client has. `rows`: with the padding."""
-    return _integer(rows, count, ("rows", 1, 0), conditions)
+def of_rows(count: torch.Tensor, rows: int, conditions: list[Any], length: int = 0) -> Number:
+    """How many rows a client has. `rows`: with the padding; `length`: which of its inputs' lengths
+    that is."""
+    return _integer(rows, count, ("rows", ((length, 1),), 0), conditions)
 
 
-def is_more_than_rows(number: Number) -> bool:
-    """Whether it is more than there are rows, for all clients."""
-    found = _linear(number)
-    return found is not None and found[0] >= 1 and found > (1, 0)
+def lengths_in(key: Hashable) -> set[int]:
+    """The lengths that a number is computed of."""
+    if not isinstance(key, tuple):
+        return set()
+    if key[0] == "rows":
+        return {length for length, _ in key[1]}
+    return set().union(*map(lengths_in, key[1:]))
+
+
+def grows_with_rows(number: Number) -> bool:
+    """Whether no client has more than it says of the padded rows, and these are too few for it."""
+    if number.key in {_pairs(("rows", ((length, 1),), 0)) for length in lengths_in(number.key)}:
+        return True
+    key: Any = number.key
+    if key[0] == "mul":
+        # Of rows with others.
+        return all(map(_is_of_rows, key[1:]))
+    if key[0] != "rows":
+        return False
+    factors = [factor for _, factor in key[1]]
+    return min(factors) >= 1 and (sum(factors), key[2]) > (1, 0)
+
+
+def _is_of_rows(key: Any) -> bool:
+    """Whether a number is no less than some length."""
+    is_linear = isinstance(key, tuple) and key[0] == "rows"
+    return is_linear and min(factor for _, factor in key[1]) >= 1 and key[2] >= 0
+
+
+def pairs_of(number: Number) -> Number:
+    """How many pairs so many rows make, each with each other once."""
+    found: Any = number * (number - 1) // 2
+    return found  # type: ignore[no-any-return]
+
+
+def _pairs(key: Any) -> Hashable:
+    """The key of that."""
+    one_less = (*key[:2], key[2] - 1)
+    return ("floordiv", ("mul", key, one_less), 2)
 
 
 def _integer(value: int, own: Any, key: Hashable, conditions: list[Any]) -> Number:
@@ -84,26 +134,37 @@ def _key(number: Any) -> Hashable:
     return number.key if isinstance(number, Share) else number
 
 
-def _linear(number: Any) -> tuple[int, int] | None:
-    """`a` and `b`, of what is `a` times the number of rows and `b` more."""
+_Linear = tuple[tuple[tuple[int, int], ...], int]
+
+
+def _linear(number: Any) -> _Linear | None:
+    """Which lengths of a client's it is a sum of, with what factors, and what is added to that."""
     if type(number) is int:
-        return 0, number
+        return (), number
     if isinstance(number, Number) and isinstance(number.key, tuple) and number.key[0] == "rows":
         return number.key[1], number.key[2]
     return None
 
 
-def _sum(name: str, left: Any, right: Any) -> tuple[int, int] | None:
+def _sum(name: str, left: Any, right: Any) -> _Linear | None:
     """The same of a sum, difference or multiple."""
     a, b = _linear(left), _linear(right)
     if a is None or b is None:
         return None
     if name in ("add", "sub"):
-        sign = 1 if name == "add" else -1
-        return a[0] + sign * b[0], a[1] + sign * b[1]
+        return _added(a, b, 1 if name == "add" else -1)
     if name != "mul" or (a[0] and b[0]):
         return None
-    return a[0] * b[1] + a[1] * b[0], a[1] * b[1]
+    return _added(((), 0), a, b[1]) if a[0] else _added(((), 0), b, a[1])
+
+
+def _added(one: _Linear, other: _Linear, factor: int) -> _Linear:
+    """What is one of them and so many times the other."""
+    found = dict(one[0])
+    for length, times in other[0]:
+        found[length] = found.get(length, 0) + factor * times
+    terms = tuple(sorted((length, times) for length, times in found.items() if times))
+    return terms, one[1] + factor * other[1]
 
 
 _PLAIN = (bool, int, float)

@@ -17,6 +17,7 @@ from stator._program_tracing.padding import (
     are_rows,
     compared,
     dims_of,
+    elements,
     greatest,
     least,
     positive,
@@ -29,7 +30,7 @@ from stator._program_tracing.padding_numbers import NotPaddedError, Number, Shar
 __all__ = ["Padding"]
 
 
-@rule_for("cdist")
+@rule_for("cdist", is_of_several=True)
 def _distances(
     padding: Padding, call: Any, /, left: Any, right: Any, *args: Any, **how: Any
 ) -> Any:
@@ -38,17 +39,19 @@ def _distances(
     a, b = padding.dim(left), padding.dim(right)
     if (a, b) == (left.dim() - 2, right.dim() - 2):
         found = call(left, right, *args, **how)
-        return compared(padding, found, [found.dim() - 2, found.dim() - 1])
+        numbers = [padding.number(left), padding.number(right)]
+        return compared(padding, found, [found.dim() - 2, found.dim() - 1], numbers)
     if (a, b) not in ((left.dim() - 2, None), (None, right.dim() - 2)):
         raise NotPaddedError("clients of different sizes: distances of something else than rows")
     found = call(left, right, *args, **how)
-    return padding.mark(found, found.dim() - (2 if b is None else 1))
+    number = padding.number(left if b is None else right)
+    return padding.mark(found, found.dim() - (2 if b is None else 1), number)
 
 
 # Places.
 
 
-@rule_for("argmax", "argmin")
+@rule_for("argmax", "argmin", is_of_several=True)
 def _place(
     padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False
 ) -> Any:
@@ -86,7 +89,7 @@ def _in_order(
     return values, places
 
 
-@rule_for("sort")
+@rule_for("sort", is_of_several=True)
 def _sort(
     padding: Padding,
     call: Any,
@@ -98,13 +101,12 @@ def _sort(
     stable: Any = False,
 ) -> Any:
     values, places = _in_order(padding, input, dim, descending, stable)
-    rows = padding.dims(input)
-    padding.mark(values, rows)
-    padding.mark(places, rows)
+    padding.mark_as(values, input)
+    padding.mark_as(places, input)
     return torch.return_types.sort((values, places))
 
 
-@rule_for("argsort")
+@rule_for("argsort", is_of_several=True)
 def _argsort(
     padding: Padding,
     call: Any,
@@ -116,10 +118,10 @@ def _argsort(
     stable: Any = False,
 ) -> Any:
     _, places = _in_order(padding, input, dim, descending, stable)
-    return padding.mark(places, padding.dims(input))
+    return padding.mark_as(places, input)
 
 
-@rule_for("topk")
+@rule_for("topk", is_of_several=True)
 def _topk(
     padding: Padding,
     call: Any,
@@ -137,24 +139,25 @@ def _topk(
         without_rows(padding, k)
         found = call(input, k, dim, largest, sorted)
         for part in found:
-            padding.mark(part, rows)
+            padding.mark_as(part, input)
         return found
     if not sorted or (isinstance(k, Share) and not (isinstance(k, Number) and len(rows) == 1)):
         raise NotPaddedError("clients of different sizes: rows are taken in another form")
     many = k.own if isinstance(k, Number) else torch.as_tensor(k)
-    padding.holds((many >= 0) & (many <= padding.number(input).own))
+    padding.holds((many >= 0) & (many <= padding.number_at(input, at).own))
     order = _in_order(padding, input, dim, largest, True)
     alone = _alone(padding, input, order[0], at, many)
     others = [row for row in rows if row != at]
     if isinstance(k, Number):
-        taken = min(padding.rows_of(k), padding.rows)
+        taken = min(padding.rows_of(k), input.shape[at])
         parts = [padding.mark(part.narrow(at, 0, taken), at, k) for part in order]
-    elif k > padding.rows:
+    elif k > input.shape[at]:
         raise NotPaddedError("clients of different sizes: more rows than clients have")
     else:
         parts = [part.narrow(at, 0, k) for part in order]
         if others:
-            parts = [padding.mark(part, others) for part in parts]
+            numbers = [padding.number_at(input, row) for row in others]
+            parts = [padding.mark(part, others, numbers) for part in parts]
     padding.holds_if_used(parts[1], alone)
     return torch.return_types.topk(tuple(parts))
 
@@ -162,20 +165,18 @@ def _topk(
 def _alone(padding: Padding, input: Any, ordered: Any, dim: int, many: Any) -> Any:
     """Whether the first so many numbers in an order are each once among a client's own: otherwise
     it's PyTorch's choice which ones it takes."""
-    one, next_one = (
-        ordered.narrow(dim, 0, padding.rows - 1),
-        ordered.narrow(dim, 1, padding.rows - 1),
-    )
+    rest = ordered.shape[dim] - 1
+    one, next_one = ordered.narrow(dim, 0, rest), ordered.narrow(dim, 1, rest)
     is_same = (one == next_one) | ((one != one) & (next_one != next_one))
-    places = torch.arange(padding.rows - 1).reshape([-1, *[1] * (ordered.dim() - dim - 1)])
-    is_own = (places < many) & (places < padding.number(input).own - 1)
+    places = torch.arange(rest).reshape([-1, *[1] * (ordered.dim() - dim - 1)])
+    is_own = (places < many) & (places < padding.number_at(input, dim).own - 1)
     for row in padding.dims(input):
         if row != dim:
             is_own = is_own & padding.mask(input, [row])
     return ~(is_same & is_own)
 
 
-@rule_for("kthvalue")
+@rule_for("kthvalue", is_of_several=True)
 def _kth(
     padding: Padding, call: Any, /, input: Any, k: Any, dim: int = -1, keepdim: bool = False
 ) -> Any:
@@ -191,10 +192,10 @@ def _kth(
     if isinstance(k, Share) and not isinstance(k, Number):
         raise NotPaddedError("clients of different sizes: rows are taken in another form")
     many = k.own if isinstance(k, Number) else torch.as_tensor(k)
-    padding.holds((many >= 1) & (many <= padding.number(input).own))
+    padding.holds((many >= 1) & (many <= padding.number_at(input, at).own))
     order = _in_order(padding, input, dim, False, True)
     alone = _alone(padding, input, order[0], at, many)
-    place = (many - 1).clamp(min=0, max=padding.rows - 1).reshape(1)
+    place = (many - 1).clamp(min=0, max=input.shape[at] - 1).reshape(1)
     parts = [part.index_select(at, place) for part in order]
     if not keepdim:
         parts = [part.squeeze(at) for part in parts]
@@ -204,17 +205,21 @@ def _kth(
     return torch.return_types.kthvalue(tuple(parts))
 
 
-@rule_for("searchsorted")
+@rule_for("searchsorted", is_of_several=True)
 def _searched(padding: Padding, call: Any, /, sequence: Any, values: Any, **how: Any) -> Any:
     """Places of numbers of rows among others, or of others among rows that are in order."""
     without_rows(padding, how)
     rows, own = padding.dim(sequence), padding.dim(values)
-    if sequence.dim() != 1 or (rows is not None and own is not None):
+    if sequence.dim() != 1:
         raise NotPaddedError("clients of different sizes: rows are searched in another form")
+    if own is not None:
+        # As it lies in memory alone: PyTorch warns of others.
+        values = padding.mark_as(values.clone(memory_format=torch.contiguous_format), values)
     if rows is None:
-        return padding.mark(call(sequence, values, **how), own or 0)
+        return padding.mark_as(call(sequence, values, **how), values)
     found = call(padding.only(sequence, greatest(sequence.dtype)), values, **how)
-    return torch.minimum(found, padding.number(sequence).own.to(found.dtype))
+    found = torch.minimum(found, padding.number(sequence).own.to(found.dtype))
+    return found if own is None else padding.mark_as(found, values)
 
 
 @rule_for("median", "nanmedian")
@@ -241,6 +246,20 @@ def _median(
     return torch.return_types.median((value, place))
 
 
+@rule_for("nanmean", is_of_several=True)
+def _mean_of_numbers(
+    padding: Padding, call: Any, /, input: Any, dim: Any = None, keepdim: bool = False, **how: Any
+) -> Any:
+    without_rows(padding, dim, how)
+    if how or not input.dtype.is_floating_point:
+        raise NotPaddedError("clients of different sizes: a mean with another element type")
+    dims = dims_of(dim, input)
+    is_number = padding.mark_as(~torch.isnan(input), input)
+    count = padding.only(is_number, False, dims).sum(dims, keepdim=keepdim)
+    whole = padding.only(input, 0, dims).nansum(dims, keepdim=keepdim)
+    return reduced(padding, whole / count, input, dims, keepdim)
+
+
 def _beyond(kind: torch.dtype) -> Any:
     """What comes behind everything else in order."""
     return torch.full((), math.nan if kind.is_floating_point else greatest(kind), dtype=kind)
@@ -264,21 +283,20 @@ def _middle(name: str, values: Any, count: Any) -> tuple[Any, Any]:
 # Along rows.
 
 
-@rule_for("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
+@rule_for("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", is_of_several=True)
 def _running(padding: Padding, call: Any, /, input: Any, dim: Any, **how: Any) -> Any:
     """A client's own rows come first: padding behind them changes nothing."""
     without_rows(padding, dim, how)
-    rows = padding.dim(input) or 0
     given = input
-    if positive(dim, input) == rows and call.name in ("cumsum", "cumprod"):
-        given = padding.only(input, int(call.name == "cumprod"))
+    if call.name in ("cumsum", "cumprod"):
+        given = padding.only(input, int(call.name == "cumprod"), [positive(dim, input)])
     found = call(given, dim, **how)
     for part in found if isinstance(found, tuple) else [found]:
-        padding.mark(part, rows)
+        padding.mark_as(part, input)
     return found
 
 
-@rule_for("softmax", "log_softmax")
+@rule_for("softmax", "log_softmax", is_of_several=True)
 def _shares(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **how: Any) -> Any:
     without_rows(padding, dim, args, how)
     at, rows = positive(dim, input), padding.dims(input)
@@ -286,13 +304,13 @@ def _shares(padding: Padding, call: Any, /, input: Any, dim: Any, *args: Any, **
     if at in rows:
         # Padding is as finite as a client's own.
         found = torch.where(padding.mask(input, [at]), found, torch.zeros((), dtype=found.dtype))
-    return padding.mark(found, rows)
+    return padding.mark_as(found, input)
 
 
 # Lengths.
 
 
-@rule_for("norm", "vector_norm")
+@rule_for("norm", "vector_norm", is_of_several=True)
 def _norm(padding: Padding, call: Any, /, input: Any, *args: Any, **how: Any) -> Any:
     """`torch.norm`, and those of `torch.linalg`, which call the order otherwise."""
     without_rows(padding, args, how)
@@ -327,13 +345,44 @@ def _normalize(
     return padding.mark(call(input, p, dim, eps), rows)
 
 
-@rule_for("cosine_similarity")
-def _cosine(padding: Padding, call: Any, /, x1: Any, x2: Any, dim: int = 1, **how: Any) -> Any:
-    given = [each for each in (x1, x2) if padding.dim(each) is not None]
-    others = [each for each in (x1, x2) if padding.dim(each) is None]
-    place = padding.dim(given[0]) or 0
-    at = positive(dim, given[0])
-    is_known = x1.dim() == x2.dim() and all(padding.dim(each) == place for each in given)
-    if not is_known or place == at or any(each.shape[place] != 1 for each in others):
+@rule_for("cosine_similarity", is_of_several=True)
+def _cosine(
+    padding: Padding, call: Any, /, x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8
+) -> Any:
+    """Of what stands beside each other, or of each with each."""
+    without_rows(padding, dim, eps)
+    end = dim - max(x1.dim(), x2.dim()) if dim >= 0 else dim
+    if any(each.dim() + end in padding.dims(each) or each.dim() + end < 0 for each in (x1, x2)):
         raise NotPaddedError("clients of different sizes: rows beside something else")
-    return padding.mark(call(x1, x2, dim, **how), place - (at < place))
+    parts = []
+    for each in (x1, x2):
+        length = torch.linalg.vector_norm(each, dim=end, keepdim=True).clamp(min=eps)
+        part = each / length
+        parts.append(padding.mark_as(part, each) if padding.dims(each) else part)
+    found = elements(padding, _Product, *parts)
+    return reduced(padding, found.sum(end), found, [found.dim() + end], False)
+
+
+class _Product:
+    """The operation, as its rule is given it."""
+
+    name = "mul"
+
+    def __new__(cls, *args: Any) -> Any:
+        return torch.mul(*args)
+
+
+@rule_for("isin", is_of_several=True)
+def _are_in(padding: Padding, call: Any, /, elements: Any, test_elements: Any, **how: Any) -> Any:
+    """Whether each is one of some."""
+    is_other = how.pop("invert", False)
+    if set(how) - {"assume_unique"} or not isinstance(test_elements, torch.Tensor):
+        raise NotPaddedError("clients of different sizes: rows are searched in another form")
+    found = elements.unsqueeze(-1) == test_elements.reshape(-1)
+    padding.expect_room(found)
+    if padding.dims(test_elements):
+        if test_elements.dim() != 1:
+            raise NotPaddedError("clients of different sizes: rows are searched in another form")
+        found = found & padding.own_rows(test_elements)
+    found = found.any(-1) != is_other
+    return padding.mark_as(found, elements) if padding.dims(elements) else found

@@ -14,8 +14,6 @@ import torch
 
 from stator._program_tracing.padding import (
     Padding,
-    greatest,
-    least,
     positive,
     rule_for,
     without_rows,
@@ -31,18 +29,20 @@ _TAKEN = "clients of different sizes: some rows are taken"
 # Sizes.
 
 
-@rule_for("size", "shape")
+@rule_for("size", "shape", is_of_several=True)
 def _size(padding: Padding, call: Any, /, input: Any, dim: Any = None) -> Any:
     rows = padding.dims(input)
-    sizes = [padding.number(input) if at in rows else size for at, size in enumerate(input.shape)]
+    sizes = [
+        padding.number_at(input, at) if at in rows else size for at, size in enumerate(input.shape)
+    ]
     return tuple(sizes) if dim is None else sizes[dim]
 
 
-@rule_for("numel", "nelement")
+@rule_for("numel", "nelement", is_of_several=True)
 def _count(padding: Padding, call: Any, /, input: Any) -> Any:
     rows = padding.dims(input)
     others = [size for at, size in enumerate(input.shape) if at not in rows]
-    return math.prod([padding.number(input)] * len(rows), start=math.prod(others))
+    return math.prod(padding.numbers(input), start=math.prod(others))
 
 
 @rule_for("zeros", "ones", "empty", "full")
@@ -79,8 +79,6 @@ def _of_size(
 ) -> Any:
     """A new tensor, which may have rows, or their number in it."""
     at = [at for at, each in enumerate(size) if isinstance(each, Number)]
-    if len({size[each].key for each in at}) > 1:
-        raise NotPaddedError("clients of different sizes: rows beside fewer rows")
     sizes = [padding.rows_of(each) if isinstance(each, Number) else each for each in size]
     fill = how.pop("fill_value", rest[0] if rest else None)
     without_rows(padding, how, rest[1:])
@@ -94,7 +92,7 @@ def _of_size(
         found = call(sizes, fill, **how)
     else:
         found = call(sizes, *rest, **how)
-    return padding.mark(found, at, size[at[0]]) if at else found
+    return padding.mark(found, at, [size[each] for each in at]) if at else found
 
 
 @rule_for("eye")
@@ -118,28 +116,40 @@ def _number(padding: Padding, call: Any, /, data: Any, dtype: Any = None, **how:
 
 @rule_for("arange")
 def _arange(padding: Padding, call: Any, /, *args: Any, **how: Any) -> Any:
-    """Numbers from one on, as many as rows."""
+    """Numbers from one on, or down to one, as many as rows say."""
     start, end = (0, args[0]) if len(args) == 1 else args[:2]
-    without_rows(padding, how, start)
-    if len(args) > 2 or type(start) is not int or not isinstance(end, Number) or "step" in how:
+    step = args[2] if len(args) > 2 else how.pop("step", 1)
+    without_rows(padding, how, step)
+    bounds = (int, Number)
+    if type(step) is not int or not step or not all(type(each) in bounds for each in (start, end)):
         raise NotPaddedError("clients of different sizes: numbers in another form")
-    number = end - start
+    number: Any = (end - start) if step > 0 else (start - end)
+    if abs(step) > 1:
+        number = (number + (abs(step) - 1)) // abs(step)
     if not isinstance(number, Number):
         raise NotPaddedError("clients of different sizes: numbers in another form")
     rows = padding.rows_of(number)
-    found = call(start, start + rows, **how)
+    places = call(rows, **how)
     # Its padding is as its beginning: these may be places of rows.
-    found = torch.where(torch.arange(rows) < number.own, found, found[:1])
-    return padding.mark(found, 0, number)
+    places = torch.where(torch.arange(rows) < number.own, places, 0)
+    first = start.own.to(places.dtype) if isinstance(start, Number) else start
+    return padding.mark(places * step + first, 0, number)
 
 
 # Shapes.
 
 
-@rule_for("reshape", "view")
+@rule_for("reshape", "view", is_of_several=True)
 def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     """Rows stay the first dimension; or all numbers are divided anew."""
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    if padding.dims(input) == (0, 1) and len(sizes) == 1 and type(sizes[0]) is int:
+        return _in_line(padding, input)
+    if len(sizes) == 1 and len(at := padding.dims(input)) == 1 and at[0]:
+        is_all = type(sizes[0]) is int or padding.is_size(sizes[0])
+        if is_all and input.numel() == input.shape[at[0]]:
+            # All but the rows are dimensions of one.
+            return padding.mark_as(input.reshape(-1), input, [0])
     if len(sizes) == 2 and padding.dim(input) == 0:
         parts, rest = sizes
         is_rest = type(rest) is int and rest == -1
@@ -166,6 +176,20 @@ def _reshape(padding: Padding, call: Any, /, input: Any, *shape: Any) -> Any:
     return padding.mark(call(input, (padding.rows_of(number), *sizes[1:])), 0, number)
 
 
+def _in_line(padding: Padding, input: Any) -> Any:
+    """What is of pairs, one pair behind the other."""
+    if input.dim() != 2:
+        raise NotPaddedError(_RESHAPED)
+    number: Any = math.prod(padding.numbers(input))
+    width, each = input.shape[1], padding.number_at(input, 1).own
+    places = torch.arange(padding.rows_of(number))
+    places = torch.where(places < number.own, places, 0)
+    flat = input.reshape(-1)
+    found = flat.gather(0, places // each * width + places % each)
+    padding.copied(input, found)
+    return padding.mark(found, 0, number)
+
+
 def _in_parts(padding: Padding, input: Any, parts: int) -> Any:
     """All of a client's numbers in so many parts, each of which begins where the last one ends."""
     each = math.prod(input.shape[1:])
@@ -180,6 +204,7 @@ def _in_parts(padding: Padding, input: Any, parts: int) -> Any:
     begins = torch.arange(parts).unsqueeze(1) * number.own
     places = begins + torch.arange(padding.rows_of(number))
     found = input.reshape(-1)[places.clamp(max=input.numel() - 1)]
+    padding.copied(input, found)
     return padding.mark(found, 1, number)
 
 
@@ -190,6 +215,7 @@ def _in_rows(padding: Padding, input: Any, width: int) -> Any:
     flat = input.reshape(-1)
     lacks = rows * width - flat.shape[0]
     flat = torch.cat([flat, flat[:1].expand(lacks)]) if lacks > 0 else flat[: rows * width]
+    padding.copied(input, flat)
     return padding.mark(flat.reshape(rows, width), 0, number)
 
 
@@ -214,11 +240,14 @@ def _divided(padding: Padding, input: Any, rest: int, others: int) -> Number | N
     return padding.of_parts(input, others // rest) if others % rest == 0 else None
 
 
-@rule_for("flatten", "ravel")
+@rule_for("flatten", "ravel", is_of_several=True)
 def _flatten(
     padding: Padding, call: Any, /, input: Any, start_dim: int = 0, end_dim: int = -1
 ) -> Any:
-    dim, start, end = padding.dim(input), positive(start_dim, input), positive(end_dim, input)
+    start, end = positive(start_dim, input), positive(end_dim, input)
+    if padding.dims(input) == (0, 1) and (start, end) == (0, 1):
+        return _in_line(padding, input)
+    dim = padding.dim(input)
     if dim is None or (dim > start and math.prod(input.shape[start:dim]) != 1 and dim <= end):
         raise NotPaddedError(_RESHAPED)
     found = call(input) if call.name == "ravel" else call(input, start_dim, end_dim)
@@ -233,10 +262,12 @@ def _flatten(
     return padding.mark(found, start, number)
 
 
-@rule_for("unsqueeze")
+@rule_for("unsqueeze", is_of_several=True)
 def _unsqueeze(padding: Padding, call: Any, /, input: Any, dim: int) -> Any:
     at = dim + input.dim() + 1 if dim < 0 else dim
-    return padding.mark(call(input, dim), [row + (at <= row) for row in padding.dims(input)])
+    return padding.mark_as(
+        call(input, dim), input, [row + (at <= row) for row in padding.dims(input)]
+    )
 
 
 @rule_for("squeeze")
@@ -250,20 +281,21 @@ def _squeeze(padding: Padding, call: Any, /, input: Any, dim: Any) -> Any:
     return padding.mark(found, rows - (found.dim() < input.dim() and at < rows))
 
 
-@rule_for("transpose", "swapaxes", "swapdims")
+@rule_for("transpose", "swapaxes", "swapdims", is_of_several=True)
 def _transpose(padding: Padding, call: Any, /, input: Any, dim0: int, dim1: int) -> Any:
     order = list(range(input.dim()))
     a, b = positive(dim0, input), positive(dim1, input)
     order[a], order[b] = b, a
     rows = [order.index(row) for row in padding.dims(input)]
-    return padding.mark(call(input, dim0, dim1), rows)
+    return padding.mark_as(call(input, dim0, dim1), input, rows)
 
 
-@rule_for("permute")
+@rule_for("permute", is_of_several=True)
 def _permute(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     order = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
     order = [positive(dim, input) for dim in order]
-    return padding.mark(call(input, *dims), [order.index(row) for row in padding.dims(input)])
+    rows = [order.index(row) for row in padding.dims(input)]
+    return padding.mark_as(call(input, *dims), input, rows)
 
 
 @rule_for("movedim", "moveaxis")
@@ -273,11 +305,11 @@ def _movedim(padding: Padding, call: Any, /, input: Any, source: Any, destinatio
     return padding.mark(call(input, source, destination), order.index(padding.dim(input) or 0))
 
 
-@rule_for("T", "t", "mT", "H", "mH")
+@rule_for("T", "t", "mT", "H", "mH", is_of_several=True)
 def _turned(padding: Padding, call: Any, /, input: Any) -> Any:
     if input.dim() != 2:
         raise NotPaddedError(_RESHAPED)
-    return padding.mark(call(input), [1 - row for row in padding.dims(input)])
+    return padding.mark_as(call(input), input, [1 - row for row in padding.dims(input)])
 
 
 @rule_for("expand", "broadcast_to")
@@ -406,9 +438,8 @@ def _taken(tensor: Any, dim: int, places: Any) -> Any:
     return tensor.movedim(dim, 0)[places].movedim(0, dim)
 
 
-def _from(padding: Padding, tensor: Any, first: Any, number: Any, step: int = 1) -> Any:
+def _from(padding: Padding, tensor: Any, dim: int, first: Any, number: Any, step: int = 1) -> Any:
     """As many rows as a number says, from a place on: each, or one of so many."""
-    dim = padding.dim(tensor) or 0
     is_moved = isinstance(first, torch.Tensor) or first or step > 1
     if type(number) is int:
         places = torch.arange(number) * step + first
@@ -417,7 +448,7 @@ def _from(padding: Padding, tensor: Any, first: Any, number: Any, step: int = 1)
     padding.holds(number.own > 0)
     places = torch.arange(padding.rows_of(number))
     places = torch.where(places < number.own, places, 0) * step + first
-    return padding.mark(_taken(tensor, dim, places.clamp(max=padding.rows - 1)), dim, number)
+    return _taken(tensor, dim, places.clamp(max=tensor.shape[dim] - 1))
 
 
 def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
@@ -432,12 +463,11 @@ def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
     return number + bound if bound < 0 else bound
 
 
-def _sliced(padding: Padding, tensor: Any, key: slice) -> Any:
-    """A slice of rows, which all clients have."""
+def _sliced(padding: Padding, tensor: Any, dim: int, number: Number, key: slice) -> Any:
+    """A slice of rows, which all clients have, and how many these are."""
     step = 1 if key.step is None else key.step
     if type(step) is not int or step < 1:
         raise NotPaddedError(_TAKEN)
-    number = padding.number(tensor)
     start = _bound(padding, key.start, number, 0)
     stop = _bound(padding, key.stop, number, number)
     first = start.own if isinstance(start, Number) else start
@@ -450,14 +480,15 @@ def _sliced(padding: Padding, tensor: Any, key: slice) -> Any:
     padding.holds(torch.as_tensor(first) >= 0)
     if step > 1:
         many = (many + (step - 1)) // step
-    if type(many) is int and not 0 <= many <= padding.rows:
+    if type(many) is int and not 0 <= many <= tensor.shape[dim]:
         raise NotPaddedError(_TAKEN)
-    return _from(padding, tensor, first, many, step)
+    found = _from(padding, tensor, dim, first, many, step)
+    padding.copied(tensor, found)
+    return found, many
 
 
-def _row(padding: Padding, tensor: Any, place: Any) -> Any:
+def _row(padding: Padding, tensor: Any, dim: int, number: Number, place: Any) -> Any:
     """One row, in a dimension of one."""
-    number = padding.number(tensor)
     if isinstance(place, Number):
         own = place.own
     elif type(place) is int:
@@ -466,10 +497,12 @@ def _row(padding: Padding, tensor: Any, place: Any) -> Any:
         raise NotPaddedError(_TAKEN)
     padding.holds((own >= 0) & (own < number.own))
     if type(place) is int and place >= 0:
-        if place >= padding.rows:
+        if place >= tensor.shape[dim]:
             raise NotPaddedError(_TAKEN)
-        return tensor.narrow(padding.dim(tensor), place, 1)
-    return _taken(tensor, padding.dim(tensor) or 0, own.reshape(1))
+        return tensor.narrow(dim, place, 1)
+    found = _taken(tensor, dim, own.reshape(1))
+    padding.copied(tensor, found)
+    return found
 
 
 def _by_places(padding: Padding, tensor: Any, dim: int, places: Any) -> Any:
@@ -486,38 +519,44 @@ def _by_places(padding: Padding, tensor: Any, dim: int, places: Any) -> Any:
 @rule_for("getitem", is_of_several=True)
 def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
     """Numbers, slices and new dimensions; rows by their places, and places that rows say."""
-    rows = padding.dim(input)
+    rows = padding.dims(input)
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(isinstance(each, torch.Tensor) for each in keys):
         return _item_by_places(padding, call, input, key, keys)
-    at = [at for at, each in enumerate(keys) if each is Ellipsis]
-    if at:
-        used = sum(each is not None and each is not Ellipsis for each in keys)
-        keys[at[0] : at[0] + 1] = [slice(None)] * (input.dim() - used)
-    if rows is None:
+    if not rows:
         raise NotPaddedError(_TAKEN)
-    keys += [slice(None)] * (input.dim() - sum(each is not None for each in keys))
+    keys = all_keys(input, keys)
     dim, place, taken = 0, 0, input
-    number: Number | None = padding.number(input)
+    left: list[tuple[int, Number]] = []
     for at_key, each in enumerate(keys):
         if each is None:
-            place += dim <= rows
+            place += 1
             continue
-        if dim == rows and isinstance(each, slice):
-            if not _is_whole(each):
-                taken = _sliced(padding, input, each)
-                number = padding.number(taken) if padding.dim(taken) is not None else None
+        if dim in rows:
+            number: Any = padding.number_at(input, dim)
+            if not isinstance(each, slice):
+                taken, keys[at_key] = _row(padding, taken, dim, number, each), 0
+            elif not _is_whole(each):
+                taken, number = _sliced(padding, taken, dim, number, each)
                 keys[at_key] = slice(None)
-        elif dim == rows:
-            taken, number, keys[at_key] = _row(padding, input, each), None, 0
+            if isinstance(each, slice) and isinstance(number, Number):
+                left.append((place, number))
         elif isinstance(each, slice):
             without_rows(padding, each)
-            place += dim < rows
         elif type(each) is not int:
             raise NotPaddedError(_TAKEN)
+        place += isinstance(each, slice)
         dim += 1
     found = call(taken, tuple(keys))
-    return found if number is None else padding.mark(found, place, number)
+    return padding.mark(found, *zip(*left, strict=True)) if left else found
+
+
+def all_keys(input: Any, keys: list[Any]) -> list[Any]:
+    """A key for each dimension of a tensor, and for new ones."""
+    used = sum(each is not None and each is not Ellipsis for each in keys)
+    rest = [slice(None)] * (input.dim() - used)
+    at = [at for at, each in enumerate(keys) if each is Ellipsis]
+    return [*keys[: at[0]], *rest, *keys[at[0] + 1 :]] if at else [*keys, *rest]
 
 
 def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: list[Any]) -> Any:
@@ -531,21 +570,21 @@ def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: lis
         places = keys[0]
         number = padding.number(places) if marked else None
         if rows is None:
-            return padding.mark(call(input, key), padding.dim(places) or 0, number)
+            return padding.mark_as(call(input, key), places)
         if rows == 0:
             found = _by_places(padding, input, 0, places)
             at = padding.dim(places)
             return found if at is None else padding.mark(found, at, number)
         if places.dim() == 1 and not marked:
-            return padding.mark(call(input, key), rows)
+            return padding.mark_as(call(input, key), input)
         raise NotPaddedError(_TAKEN)
     if len(tensors) != len(keys) or not marked or len(marked) != len(tensors):
         raise NotPaddedError(_TAKEN)
     if {padding.dim(each) for each in marked} != {0} or {each.dim() for each in marked} != {1}:
         raise NotPaddedError(_TAKEN)
-    if rows is None:
-        return padding.mark(call(input, key), 0)
-    if rows or len({padding.number(each).key for each in marked}) != 1:
+    if rows is None and len({padding.number(each).key for each in marked}) == 1:
+        return padding.mark_as(call(input, key), marked[0])
+    if rows or rows is None or len({padding.number(each).key for each in marked}) != 1:
         raise NotPaddedError(_TAKEN)
     # One element of each row, or of several rows.
     number = padding.number(input)
@@ -566,7 +605,7 @@ def _select(padding: Padding, call: Any, /, input: Any, dim: int, index: Any) ->
     if rows is None:
         raise NotPaddedError(_TAKEN)
     if at == rows:
-        return _row(padding, input, index).squeeze(rows)
+        return _row(padding, input, rows, padding.number(input), index).squeeze(rows)
     without_rows(padding, index)
     return padding.mark(call(input, dim, index), rows - (at < rows))
 
@@ -581,7 +620,8 @@ def _narrow(padding: Padding, call: Any, /, input: Any, dim: int, start: Any, le
         return padding.mark(call(input, dim, start, length), rows)
     number = padding.number(input)
     first = _bound(padding, start, number, 0)
-    return _sliced(padding, input, slice(first, first + length))
+    found, many = _sliced(padding, input, rows, number, slice(first, first + length))
+    return padding.mark(found, rows, many) if isinstance(many, Number) else found
 
 
 @rule_for("index_select", is_of_several=True)
@@ -589,11 +629,11 @@ def _index_select(padding: Padding, call: Any, /, input: Any, dim: int, index: A
     rows, at = padding.dim(input), positive(dim, input)
     own = padding.dim(index)
     if rows is None:
-        return padding.mark(call(input, dim, index), at)
+        return padding.mark_as(call(input, dim, index), index, [at])
     if at != rows:
         if own is not None:
             raise NotPaddedError(_TAKEN)
-        return padding.mark(call(input, dim, index), rows)
+        return padding.mark_as(call(input, dim, index), input)
     padding.holds(padding.only(index, 0) >= 0)
     found = _by_places(padding, input, at, index.reshape(-1))
     return found if own is None else padding.mark(found, at, padding.number(index))
@@ -616,9 +656,9 @@ def _gather(padding: Padding, call: Any, /, input: Any, dim: int, index: Any, **
         padding.holds((places >= 0) & (places < number.own))
         found = torch.gather(input, at, places)
         return found if own is None else padding.mark(found, own, padding.number(index))
-    if rows is None or rows != own:
+    if rows is None or rows != own or padding.number(input).key != padding.number(index).key:
         raise NotPaddedError("clients of different sizes: rows beside something else")
-    return padding.mark(torch.gather(input, at, index), rows)
+    return padding.mark_as(torch.gather(input, at, index), input)
 
 
 @rule_for("scatter")
@@ -650,38 +690,39 @@ def _windows(
     places = torch.where(places < number.own, places, 0) * step
     taken = (places.unsqueeze(1) + torch.arange(size)).clamp(max=padding.rows - 1)
     found = input.movedim(rows, 0)[taken].movedim(1, -1).movedim(0, rows)
+    padding.copied(input, found)
     return padding.mark(found, rows, number)
 
 
-@rule_for("flip")
+@rule_for("flip", is_of_several=True)
 def _flip(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
     without_rows(padding, given)
-    rows, known = padding.dim(input) or 0, [positive(dim, input) for dim in given]
-    found = input.flip([dim for dim in known if dim != rows])
-    if rows in known:
-        places = torch.arange(padding.rows)
-        own = padding.number(input).own
-        found = _taken(found, rows, torch.where(places < own, own - 1 - places, places))
-    return padding.mark(found, rows)
+    rows, known = padding.dims(input), [positive(dim, input) for dim in given]
+    found = input.flip([dim for dim in known if dim not in rows])
+    for row in set(known).intersection(rows):
+        places = torch.arange(input.shape[row])
+        own = padding.number_at(input, row).own
+        found = _taken(found, row, torch.where(places < own, own - 1 - places, places))
+    return padding.mark_as(found, input)
 
 
-@rule_for("roll")
+@rule_for("roll", is_of_several=True)
 def _roll(padding: Padding, call: Any, /, input: Any, shifts: Any, dims: Any = None) -> Any:
     """Of one dimension."""
     shift = shifts[0] if isinstance(shifts, (tuple, list)) and len(shifts) == 1 else shifts
     dim = dims[0] if isinstance(dims, (tuple, list)) and len(dims) == 1 else dims
     if dim is None and input.dim() == 1:
         dim = 0
-    rows = padding.dim(input)
-    if type(shift) is not int or type(dim) is not int or rows is None:
+    if type(shift) is not int or type(dim) is not int or not padding.dims(input):
         raise NotPaddedError("clients of different sizes: rows are rolled in another form")
-    if positive(dim, input) != rows:
-        return padding.mark(call(input, shift, dim), rows)
-    places = torch.arange(padding.rows)
-    own = padding.number(input).own.clamp(min=1)
-    found = _taken(input, rows, torch.where(places < own, (places - shift) % own, places))
-    return padding.mark(found, rows)
+    at = positive(dim, input)
+    if at not in padding.dims(input):
+        return padding.mark_as(call(input, shift, dim), input)
+    places = torch.arange(input.shape[at])
+    own = padding.number_at(input, at).own.clamp(min=1)
+    found = _taken(input, at, torch.where(places < own, (places - shift) % own, places))
+    return padding.mark_as(found, input)
 
 
 @rule_for("diff")
@@ -690,69 +731,9 @@ def _diff(padding: Padding, call: Any, /, input: Any, n: int = 1, dim: int = -1)
     if at != rows:
         return padding.mark(call(input, n, dim), rows)
     for _ in range(n):
-        later = _sliced(padding, input, slice(1, None))
-        sooner = _sliced(padding, input, slice(None, -1))
-        number = padding.number(later)
+        number = padding.number(input)
+        sooner, _ = _sliced(padding, input, rows, number, slice(None, -1))
+        later, number = _sliced(padding, input, rows, number, slice(1, None))
         made = later ^ sooner if input.dtype == torch.bool else later - sooner
         input = padding.mark(made, rows, number)
     return input
-
-
-# Sums by place.
-
-
-@rule_for("index_add", "index_add_", "scatter_add", "scatter_add_")
-def _added(
-    padding: Padding, call: Any, /, input: Any, dim: int, index: Any, source: Any, **how: Any
-) -> Any:
-    without_rows(padding, input, how)
-    rows = padding.dim(source)
-    if rows is None or padding.dim(index) != (0 if index.dim() == 1 else rows):
-        raise NotPaddedError("clients of different sizes: rows are added to something else")
-    if index.dim() == 1 and rows != positive(dim, input):
-        raise NotPaddedError("clients of different sizes: rows are added to something else")
-    # No row of the padding is one that isn't there.
-    places = padding.only(index, 0)
-    return call(input, dim, places, padding.only(source, 0), **how)
-
-
-@rule_for("index_put", "index_put_")
-def _put(
-    padding: Padding, call: Any, /, input: Any, indices: Any, values: Any, accumulate: Any = False
-) -> Any:
-    """What is added at places."""
-    without_rows(padding, input, accumulate)
-    are_rows = all(padding.dim(index) == 0 and index.dim() == 1 for index in indices)
-    beside = input.dim() - len(indices)
-    is_known = values.dim() <= beside if padding.dim(values) is None else padding.dim(values) == 0
-    if not accumulate or not are_rows or not is_known:
-        raise NotPaddedError("clients of different sizes: rows are put into something else")
-    mask = padding.mask(indices[0]).reshape([-1, *[1] * beside])
-    added = torch.where(mask, values, torch.zeros((), dtype=values.dtype))
-    return call(input, tuple(padding.only(index, 0) for index in indices), added, True)
-
-
-@rule_for("scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_")
-def _put_together(
-    padding: Padding,
-    call: Any,
-    /,
-    input: Any,
-    dim: int,
-    index: Any,
-    source: Any,
-    *args: Any,
-    **how: Any,
-) -> Any:
-    """The greatest, or such, of what is at places."""
-    without_rows(padding, input, args, how)
-    name = args[0] if args else how.get("reduce")
-    neutral = {"sum": 0, "prod": 1, "amax": least(source.dtype), "amin": greatest(source.dtype)}
-    rows = padding.dim(source)
-    is_known = rows is not None and padding.dim(index) == (0 if index.dim() == 1 else rows)
-    if not is_known or name not in neutral or (index.dim() == 1 and rows != positive(dim, input)):
-        raise NotPaddedError("clients of different sizes: rows are put into something else")
-    if how.get("include_self", args[1] if len(args) > 1 else True) is not True:
-        raise NotPaddedError("clients of different sizes: rows are put into something else")
-    given = padding.only(source, neutral[name])
-    return call(input, dim, padding.only(index, 0), given, *args, **how)

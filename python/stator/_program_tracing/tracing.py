@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import dis
 import linecache
 import logging
 import os
@@ -509,7 +510,7 @@ class Tracing:
             return leaves, tree
         except SpecError as error:
             code = getattr(self.callee, "__code__", None)
-            stack = [] if code is None else [_declared(code)]
+            stack = [] if code is None else [_returning(code)]
             raise self.error(
                 "SB023",
                 f"what the function returns. {error}",
@@ -663,6 +664,18 @@ def _paths(value: Any, where: str) -> list[str]:
 
 def _declared(code: types.CodeType) -> tuple[str, int, str]:
     return code.co_filename, code.co_firstlineno, code.co_qualname
+
+
+def _returning(code: types.CodeType) -> tuple[str, int, str]:
+    """Where a function returns; where it's declared, if it does so in several places."""
+    lines = {
+        each.positions.lineno
+        for each in dis.get_instructions(code)
+        if each.opname.startswith("RETURN_") and each.opname != "RETURN_GENERATOR"
+        if each.positions is not None and each.positions.lineno is not None
+    }
+    file, first, name = _declared(code)
+    return file, lines.pop() if len(lines) == 1 else first, name
 
 
 def _calling(callee: Any) -> types.FunctionType:

@@ -230,10 +230,11 @@ impl Flat {
         drawn: Option<&Drawn<'_>>,
         results: &mut [Option<Value<Leaf>>],
     ) -> PyResult<bool> {
-        let mut left = self.groups(py, rows, clients, drawn.is_none())?;
+        let mut left = self.groups(py, rows, clients)?;
         while let Some(group) = left.pop() {
-            if group.is_padded() && !self.pads(py)? {
-                left.extend(group.apart());
+            if group.is_padded() && !self.pads_group(py, &group)? {
+                let finer = if self.pads(py)? { group.finer(self.few(py)?) } else { None };
+                left.extend(finer.unwrap_or_else(|| group.apart()));
                 continue;
             }
             let most = self.at_once(py, &rows[group.largest()])?;
@@ -252,7 +253,8 @@ impl Flat {
                 let values = match made {
                     Ok(Some(values)) => values,
                     Ok(None) if part.is_padded() => {
-                        left.extend(part.apart());
+                        let finer = if self.pads(py)? { part.finer(self.few(py)?) } else { None };
+                        left.extend(finer.unwrap_or_else(|| part.apart()));
                         continue;
                     }
                     Ok(None) => return Ok(false),
@@ -436,7 +438,6 @@ impl Flat {
         py: Python<'_>,
         rows: &[Vec<Leaf>],
         clients: Vec<usize>,
-        is_pure: bool,
     ) -> PyResult<Vec<Together>> {
         if !self.varies.contains(&true) {
             return Ok(vec![Together::equal(clients)]);
@@ -454,13 +455,18 @@ impl Flat {
             }
             groups[group].push(client);
         }
-        if groups.len() == 1 || !is_pure || !self.has_rows || !self.pads(py)? {
+        if groups.len() == 1 || !self.has_rows || !self.pads(py)? {
             return Ok(groups.into_iter().map(Together::equal).collect());
         }
         let groups = groups
             .into_iter()
-            .map(|clients| Ok((self.count_of_rows(py, &rows[clients[0]])?, clients)));
-        Ok(together(groups.collect::<PyResult<_>>()?))
+            .map(|clients| Ok((self.counts_of_rows(py, &rows[clients[0]])?, clients)));
+        Ok(together(groups.collect::<PyResult<_>>()?, self.few(py)?))
+    }
+
+    /// How many rows are so few that clients with fewer run with those that have so many.
+    fn few(&self, py: Python<'_>) -> PyResult<usize> {
+        self.runner.bind(py).getattr(intern!(py, "few"))?.extract()
     }
 
     /// Whether clients with other numbers of rows may be run together.
@@ -468,20 +474,25 @@ impl Flat {
         self.runner.bind(py).getattr(intern!(py, "pads"))?.extract()
     }
 
-    /// How many rows a client has, if there is one number.
-    fn count_of_rows(&self, py: Python<'_>, row: &[Leaf]) -> PyResult<Option<usize>> {
-        let mut found = None;
+    /// Whether the clients of a group may be run together, which have different numbers of rows.
+    fn pads_group(&self, py: Python<'_>, group: &Together) -> PyResult<bool> {
+        let too_many = self.runner.bind(py).getattr(intern!(py, "too_many_rows"))?;
+        let too_many: Option<usize> = too_many.extract()?;
+        Ok(self.pads(py)? && too_many.is_none_or(|too_many| group.most_rows() < too_many))
+    }
+
+    /// How many rows a client has, in each input that has some.
+    fn counts_of_rows(&self, py: Python<'_>, row: &[Leaf]) -> PyResult<Option<Vec<usize>>> {
+        let mut found = Vec::new();
         for (leaf, _) in row.iter().zip(&self.varies).filter(|(_, varies)| **varies) {
             let count = match leaf.known_sizes() {
                 Some(sizes) => sizes.first().copied(),
                 None => sizes(leaf.bind(py)?)?.first().copied(),
             };
-            if count.is_none() || found.is_some_and(|found| found != count) {
-                return Ok(None);
-            }
-            found = Some(count);
+            let Some(count) = count else { return Ok(None) };
+            found.push(count as usize);
         }
-        Ok(found.flatten().map(|count| count as usize))
+        Ok(Some(found))
     }
 
     /// For how many clients with inputs of these sizes it runs at once.
