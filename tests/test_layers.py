@@ -118,6 +118,7 @@ ASKED = {
         "python_unary",
     ),
     "Conversions": ("calls", "python_converted python_format python_length python_text"),
+    "HashedKeys": ("calls", "entry_by_hash item_by_hash"),
 }
 RECORDER_ROOMS = ROOT / "crates" / "tracer" / "src" / "recorder"
 # Names that are methods of Python's objects, too.

@@ -84,6 +84,8 @@ pub(super) enum Fetch {
     Module(Py<PyAny>),
     InstanceDict,
     Item(Key),
+    HashedItem(isize),
+    HashedKey(isize),
     /// The item of a cache that has a key of these parts.
     CachedItem(Box<[Part]>),
     ListItem(usize),
@@ -127,6 +129,7 @@ pub(super) enum TestKind {
     DictKeys(Vec<Key>),
     DictLength(usize),
     KeyAbsent(Key),
+    HashAbsent(isize),
     AbsentWithin(Py<PyAny>, HolderKeys),
     Vacant(Arc<VacantKeys>),
     SetEquals(Vec<Key>),
@@ -175,6 +178,7 @@ impl TestKind {
                 | TestKind::DictKeys(_)
                 | TestKind::DictLength(_)
                 | TestKind::KeyAbsent(Key::Constant(_))
+                | TestKind::HashAbsent(_)
                 | TestKind::IteratorAt(_)
                 | TestKind::Gives(_)
                 | TestKind::GeneratorAt(_)
@@ -212,6 +216,9 @@ impl TestKind {
             TestKind::Gives(gives) => does_give(object, gives),
             TestKind::GeneratorAt(rests) => does_rest(object, rests),
             TestKind::KeyAbsent(Key::Constant(key)) => is_absent(object, key),
+            TestKind::HashAbsent(hash) => {
+                matches!(dict::at_hash(object, *hash), dict::AtHash::Absent)
+            }
             TestKind::AbsentWithin(key, holders) => {
                 let get = |key: &Py<PyAny>| dict::get(object, key.bind_borrowed(object.py()));
                 is_absent(object, key)
@@ -656,6 +663,8 @@ impl<'py> Compiler<'_, 'py> {
                 Some(parts) => Fetch::CachedItem(parts.into()),
                 None => Fetch::Item(self.key(*key)?),
             },
+            Source::HashedItem { hash, .. } => Fetch::HashedItem(*hash),
+            Source::HashedKey { hash, .. } => Fetch::HashedKey(*hash),
             Source::ListItem { index, .. } => Fetch::ListItem(*index),
             Source::LastItem { index, .. } => Fetch::LastItem(*index),
             Source::TupleItem { index, .. } => Fetch::TupleItem(*index),
@@ -756,6 +765,7 @@ impl<'py> Compiler<'_, 'py> {
             }
             GuardKind::DictLength(length) => TestKind::DictLength(*length),
             GuardKind::KeyAbsent { key, .. } => TestKind::KeyAbsent(self.key(*key)?),
+            GuardKind::HashAbsent(hash) => TestKind::HashAbsent(*hash),
             GuardKind::AbsentWithin { key, holders, .. } => {
                 TestKind::AbsentWithin(self.constant(*key)?, self.holders(holders)?)
             }

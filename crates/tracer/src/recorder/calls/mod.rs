@@ -22,6 +22,7 @@ mod counting;
 mod dispatched;
 mod flags;
 mod followed;
+mod hashed;
 pub(super) mod hidden;
 mod local_names;
 pub(super) mod made_iterators;

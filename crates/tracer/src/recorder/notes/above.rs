@@ -327,3 +327,22 @@ pub(in crate::recorder) trait Conversions {
         spec: Option<Borrowed<'_, 'py>>,
     ) -> Option<Result<Object<'py>>>;
 }
+
+/// Of `calls`: entries of outside dictionaries whose keys hash and compare as their parts do, or in Python.
+pub(in crate::recorder) trait HashedKeys {
+    /// What a dictionary holds at such a key; `None`: the key is found otherwise.
+    fn entry_by_hash<'py>(
+        &self,
+        frame: &Frame<'py>,
+        dict: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Option<Object<'py>>>>;
+
+    /// As `entry_by_hash`, as `d[key]` asks: absence is an error.
+    fn item_by_hash<'py>(
+        &self,
+        frame: &Frame<'py>,
+        dict: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+}
