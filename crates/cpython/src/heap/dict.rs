@@ -389,6 +389,23 @@ pub enum AtHash<'py> {
     Several,
 }
 
+impl<'py> AtHash<'py> {
+    /// Whether no key has the hash.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// The only key that has the hash, or its value.
+    #[must_use]
+    pub fn only(self, is_key: bool) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Self::One(key, value) => Some(if is_key { key } else { value }),
+            Self::Absent | Self::Several => None,
+        }
+    }
+}
+
 /// What a dictionary holds under a hash. Runs no code.
 #[must_use]
 pub fn at_hash<'py>(dict: Any<'_, 'py>, hash: isize) -> AtHash<'py> {
@@ -403,15 +420,18 @@ pub fn at_hash<'py>(dict: Any<'_, 'py>, hash: isize) -> AtHash<'py> {
             if table.hash(index) != hash {
                 return None;
             }
-            let Lookup::Found(value) = table.value(py, index) else { return None };
-            let is_second = found.is_some();
-            found = Some((Bound::from_borrowed_ptr(py, stored), value));
+            // The sequence may come to a place more than once.
+            let is_second = found.is_some_and(|(known, _)| known != index);
+            found = Some((index, stored));
             is_second.then_some(())
         });
         match (found, several) {
             (_, Some(())) => AtHash::Several,
             (None, None) => AtHash::Absent,
-            (Some((key, value)), None) => AtHash::One(key, value),
+            (Some((index, stored)), None) => match table.value(py, index) {
+                Lookup::Found(value) => AtHash::One(Bound::from_borrowed_ptr(py, stored), value),
+                Lookup::Absent | Lookup::Refused => AtHash::Absent,
+            },
         }
     }
 }

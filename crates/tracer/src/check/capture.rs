@@ -410,8 +410,7 @@ impl<'py> Capture<'_, 'py> {
                 let key = self.key(key)?;
                 self.builder.dict_item(parent, key.as_borrowed())?
             }
-            Fetch::HashedItem(hash) => builder.hashed_item(parent, *hash, false)?,
-            Fetch::HashedKey(hash) => builder.hashed_item(parent, *hash, true)?,
+            Fetch::Hashed(hash, is_key) => builder.hashed_item(parent, *hash, *is_key)?,
             Fetch::CachedItem(parts) => {
                 let found = Part::find(parts, builder.object(parent));
                 let (key, _) = found.ok_or(Unwatchable("a result that no cache has"))?;

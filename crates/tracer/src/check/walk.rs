@@ -134,14 +134,7 @@ impl<'py> Walk<'_, '_, 'py> {
                 dict::InstanceDict::Failed => None,
             },
             Fetch::Item(key) => found(dict::get(parent, self.key(key)?.as_borrowed())),
-            Fetch::HashedItem(hash) => match dict::at_hash(parent, *hash) {
-                dict::AtHash::One(_, value) => Some(value),
-                dict::AtHash::Absent | dict::AtHash::Several => None,
-            },
-            Fetch::HashedKey(hash) => match dict::at_hash(parent, *hash) {
-                dict::AtHash::One(key, _) => Some(key),
-                dict::AtHash::Absent | dict::AtHash::Several => None,
-            },
+            Fetch::Hashed(hash, is_key) => dict::at_hash(parent, *hash).only(*is_key),
             Fetch::CachedItem(parts) => Some(Part::find(parts, parent)?.1),
             Fetch::ListItem(index) => container::list_item(parent, *index),
             Fetch::LastItem(index) => container::last_item(parent, *index),

@@ -327,12 +327,10 @@ impl Entry {
 
 impl Watch {
     fn dict_holds(&self, dict: Any<'_, '_>, liveness: &Liveness) -> bool {
-        let entries = self.entries.iter().all(|entry| {
-            match entry.key.look_up(dict, liveness) {
-                dict::Lookup::Found(value) => entry.is(Some(&value)),
-                dict::Lookup::Absent => entry.is(None),
-                dict::Lookup::Refused => false,
-            }
+        let entries = self.entries.iter().all(|entry| match entry.key.look_up(dict, liveness) {
+            dict::Lookup::Found(value) => entry.is(Some(&value)),
+            dict::Lookup::Absent => entry.is(None),
+            dict::Lookup::Refused => false,
         });
         entries
             && self.length.is_none_or(|length| dict::length(dict) == Some(length))

@@ -9,10 +9,10 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
+use stator_cpython::Result;
 use stator_cpython::heap::cached::{self, keyword_mark};
 use stator_cpython::heap::function::{Field, value};
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::Result;
 use stator_guards::Source;
 
 use crate::breaks::Reason;

@@ -17,7 +17,7 @@
 
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyFrozenSet, PyFunction};
+use pyo3::types::{PyFrozenSet, PyFunction, PyInt};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::dict::{self, AtHash};
 use stator_cpython::heap::types;
@@ -46,7 +46,8 @@ impl HashedKeys for Recorder {
         dict: Borrowed<'_, 'py>,
         key: Borrowed<'_, 'py>,
     ) -> Option<Result<Option<Object<'py>>>> {
-        if self.is_stopped() || !matches!(self.kind(key), Kind::Object | Kind::Tuple | Kind::FrozenSet)
+        if self.is_stopped()
+            || !matches!(self.kind(key), Kind::Object | Kind::Tuple | Kind::FrozenSet)
         {
             return None;
         }
@@ -74,8 +75,15 @@ impl HashedKeys for Recorder {
         Some(match self.entry_by_hash(frame, dict, key)? {
             Ok(Some(value)) => Ok(value),
             Ok(None) => {
-                let error = PyKeyError::new_err((key.to_owned().unbind(),));
-                Err(Raised::set(frame.py(), error))
+                // A tuple of the trace's own isn't found in errors, unless its frame goes on with it.
+                let key = key.to_owned();
+                let plain = if self.is_stopped() {
+                    self.plain_left(key.as_borrowed())
+                } else {
+                    self.state.borrow().plain(&key)
+                };
+                let plain = plain.unwrap_or(key).unbind();
+                Err(Raised::set(frame.py(), PyKeyError::new_err((plain,))))
             }
             Err(raised) => Err(raised),
         })
@@ -83,6 +91,32 @@ impl HashedKeys for Recorder {
 }
 
 impl Recorder {
+    /// `hash()` of a tuple in which there are such objects.
+    pub(super) fn hash_by_parts<'py>(
+        &self,
+        frame: &Frame<'py>,
+        tuple: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>> {
+        if self.is_stopped() || self.kind(tuple) != Kind::Tuple || heap::is_constant(tuple) {
+            return None;
+        }
+        let is_such = self.note(frame, |state| Ok(state.is_hashed(tuple, DEPTH)));
+        if is_such != Some(true) {
+            return None;
+        }
+        self.concrete(frame, &[tuple], "a hash");
+        let is_known = self.note(frame, |state| {
+            let why = "it asks for a hash, which is another one in each process";
+            state.of_process.get_or_insert(why);
+            state.know_hashed(tuple, DEPTH)
+        });
+        if is_known != Some(true) {
+            return None;
+        }
+        let hash = self.hash_of_key(frame, tuple);
+        Some(hash.map(|hash| PyInt::new(frame.py(), hash).into_any()))
+    }
+
     fn find_by_hash<'py>(
         &self,
         frame: &Frame<'py>,
@@ -124,7 +158,9 @@ impl Recorder {
                 let parts = parts.iter().map(|part| self.hash_of_key(frame, part.as_borrowed()));
                 Ok(ops::hash_of_tuple(&parts.collect::<Result<Vec<_>>>()?))
             }
-            Kind::Object if types::lookup_named(&key.get_type(), "__hash__").is_some_and(is_python) => {
+            Kind::Object
+                if types::lookup_named(&key.get_type(), "__hash__").is_some_and(is_python) =>
+            {
                 let Some(hash) = self.python_converted(frame, key, "__hash__", Conversion::Hash)
                 else {
                     return ops::hash(key);
@@ -198,7 +234,9 @@ impl State {
                 key.is_exact_instance_of::<PyFrozenSet>()
                     && heap::set_items(key).iter().all(|part| heap::is_constant(part.as_borrowed()))
             }
-            Kind::Object if types::compares_by_identity(key) => depth < DEPTH && self.source(key).is_some(),
+            Kind::Object if types::compares_by_identity(key) => {
+                depth < DEPTH && self.source(key).is_some()
+            }
             Kind::Object => {
                 let own = |name| types::lookup_named(&ty, name).is_some_and(is_python);
                 self.origin(key).is_some() && own("__hash__") && own("__eq__")

@@ -69,6 +69,9 @@ pub(in crate::recorder) trait Ends {
     /// The trace goes on in a generator from this instruction on: if no trace can begin where that will stand, the next one
     /// ends before this instruction.
     fn goes_on_in(&self, frame: &Frame<'_>, generator: &Object<'_>);
+
+    /// What plain Python would have in the place of an object that a frame at a break was left with.
+    fn plain_left<'py>(&self, held: Borrowed<'_, 'py>) -> Option<Object<'py>>;
 }
 
 /// Of `ending`: questions about data that a trace goes on behind.

@@ -234,6 +234,11 @@ impl Recorder {
         if let Some(Some(own)) = own {
             return Ok(own);
         }
+        if self.is_stopped() {
+            // It may hold what isn't found without code of the program's. The key may be found in an error.
+            let plain = self.plain_left(key).unwrap_or_else(|| key.to_owned());
+            return ops::get_item(owner, plain.as_borrowed());
+        }
         if found.is_none()
             && is_plain
             && self.origin(owner) != Some(Origin::Fresh)

@@ -115,7 +115,10 @@ impl State {
     }
 
     /// Whether a cache finds a part of a key as the object that it is, which is guarded.
-    pub(in crate::recorder) fn is_key_by_identity(&mut self, part: Borrowed<'_, '_>) -> Result<bool, Stop> {
+    pub(in crate::recorder) fn is_key_by_identity(
+        &mut self,
+        part: Borrowed<'_, '_>,
+    ) -> Result<bool, Stop> {
         if self.know_member_key(part)? {
             return Ok(true);
         }
