@@ -327,7 +327,7 @@ impl<'py> Builder<'py> {
     /// Records what a dictionary holds under a hash: the value, or the key; `None` where there is nothing.
     pub fn hashed_item(&mut self, node: Node, hash: isize, is_key: bool) -> Result<Option<Node>> {
         let watch = self.watch_dict(node)?;
-        let key = if is_key { Key::KeyOf(hash) } else { Key::Hash(hash) };
+        let key = if is_key { Key::StoredAt(hash) } else { Key::Hash(hash) };
         let found = match key.look_up(self.object(node), &self.snapshot.liveness) {
             dict::Lookup::Found(found) => Some(found),
             dict::Lookup::Absent => None,

@@ -127,7 +127,7 @@ enum Key {
     Constant(Py<PyAny>),
     Held(usize),
     Hash(isize),
-    KeyOf(isize),
+    StoredAt(isize),
 }
 
 /// Where a wanted object comes from.
@@ -291,21 +291,23 @@ impl Key {
         match self {
             Key::Constant(object) => Some(object.bind(py).clone()),
             Key::Held(address) => liveness.get(py, *address),
-            Key::Hash(_) | Key::KeyOf(_) => None,
+            Key::Hash(_) | Key::StoredAt(_) => None,
         }
     }
 
     /// What a dictionary holds there.
     fn look_up<'py>(&self, dict: Any<'_, 'py>, liveness: &Liveness) -> dict::Lookup<'py> {
         let hash = match self {
-            Key::Hash(hash) | Key::KeyOf(hash) => *hash,
+            Key::Hash(hash) | Key::StoredAt(hash) => *hash,
             _ => {
                 let key = self.get(dict.py(), liveness);
                 return key.map_or(dict::Lookup::Refused, |key| dict::get(dict, key.as_borrowed()));
             }
         };
         match dict::at_hash(dict, hash) {
-            dict::AtHash::One(key, _) if matches!(self, Key::KeyOf(_)) => dict::Lookup::Found(key),
+            dict::AtHash::One(key, _) if matches!(self, Key::StoredAt(_)) => {
+                dict::Lookup::Found(key)
+            }
             dict::AtHash::One(_, value) => dict::Lookup::Found(value),
             dict::AtHash::Absent => dict::Lookup::Absent,
             dict::AtHash::Several => dict::Lookup::Refused,

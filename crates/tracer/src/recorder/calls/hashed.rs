@@ -56,7 +56,7 @@ impl HashedKeys for Recorder {
             return None;
         }
         self.concrete(frame, &[key], "a key");
-        let is_known = self.note(frame, |state| state.know_hashed(key, DEPTH));
+        let is_known = self.note(frame, |state| state.know_hashed(key));
         if is_known != Some(true) {
             return None;
         }
@@ -91,8 +91,21 @@ impl HashedKeys for Recorder {
 }
 
 impl Recorder {
+    /// `hash()`.
+    pub(super) fn hash_of_any<'py>(
+        &self,
+        frame: &Frame<'py>,
+        object: Borrowed<'_, 'py>,
+        native: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        match self.hash_by_parts(frame, object) {
+            Some(hash) => hash,
+            None => self.hash_of(frame, object, native),
+        }
+    }
+
     /// `hash()` of a tuple in which there are such objects.
-    pub(super) fn hash_by_parts<'py>(
+    fn hash_by_parts<'py>(
         &self,
         frame: &Frame<'py>,
         tuple: Borrowed<'_, 'py>,
@@ -108,7 +121,7 @@ impl Recorder {
         let is_known = self.note(frame, |state| {
             let why = "it asks for a hash, which is another one in each process";
             state.of_process.get_or_insert(why);
-            state.know_hashed(tuple, DEPTH)
+            state.know_hashed(tuple)
         });
         if is_known != Some(true) {
             return None;
@@ -249,18 +262,14 @@ impl State {
     }
 
     /// Guards what hash and equality of such a key depend on, but for what its own methods read.
-    fn know_hashed(
-        &mut self,
-        key: Borrowed<'_, '_>,
-        depth: usize,
-    ) -> std::result::Result<bool, Stop> {
+    fn know_hashed(&mut self, key: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
         match self.kind(key) {
             Kind::Constant => Ok(true),
             Kind::Tuple => {
                 self.adopt_deep(key)?;
                 self.know_key_class(key)?;
                 for part in heap::tuple_items(key) {
-                    if !self.know_hashed(part.as_borrowed(), depth - 1)? {
+                    if !self.know_hashed(part.as_borrowed())? {
                         return Ok(false);
                     }
                 }
@@ -295,7 +304,7 @@ impl State {
         self.reads.first((dict.as_ptr() as usize, KEYS));
         let source = self.sources.intern(Source::HashedKey { parent, hash });
         self.adopt(source, stored)?;
-        if !self.is_hashed(stored, DEPTH) || !self.know_hashed(stored, DEPTH)? {
+        if !self.is_hashed(stored, DEPTH) || !self.know_hashed(stored)? {
             return Err((Reason::Identity, format!("a {} as key", heap::type_name(stored))));
         }
         if !stored.is(&*key) {

@@ -41,10 +41,7 @@ impl Recorder {
         match (model, args) {
             (Model::Len, [object]) => self.length(frame, *object, native),
             (Model::Id, [object]) => self.identity_of(frame, *object, || self.call_of_plain(call)),
-            (Model::Hash, [object]) => match self.hash_by_parts(frame, *object) {
-                Some(hash) => hash,
-                None => self.hash_of(frame, *object, native),
-            },
+            (Model::Hash, [object]) => self.hash_of_any(frame, *object, native),
             (Model::IsInstance, _) => self.is_instance(call, native),
             (Model::AbstractCheck, [class, asked]) => self.abstract_check(call, [*class, *asked]),
             (
