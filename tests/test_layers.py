@@ -98,7 +98,7 @@ ASKED = {
     "Looks": ("reads", "adopt_deep adopt_reach know_text read_unread"),
     "Texts": ("reads", "has_text_of_pytorch"),
     "Changes": ("effects", "advance_outside is_own_iterator missing_item"),
-    "Ends": ("ending", "goes_on_in stop"),
+    "Ends": ("ending", "goes_on_in plain_left stop"),
     "Decides": ("ending", "decided is_called_around with_way_around"),
     "Arguments": ("operations", "graph_arg take_left"),
     "Operations": ("operations", "operation"),
@@ -118,6 +118,7 @@ ASKED = {
         "python_unary",
     ),
     "Conversions": ("calls", "python_converted python_format python_length python_text"),
+    "HashedKeys": ("calls", "entry_by_hash item_by_hash"),
 }
 RECORDER_ROOMS = ROOT / "crates" / "tracer" / "src" / "recorder"
 # Names that are methods of Python's objects, too.

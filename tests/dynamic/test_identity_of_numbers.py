@@ -134,3 +134,28 @@ def test_floats_that_are_operands(setting: Any) -> None:
     for f in (2.5, 3.5, 4.5, 5.5):
         expected, given = program(torch.ones(2), f), compiled(torch.ones(2), f)
         assert [it is f for it in given[:4]] == [it is f for it in expected[:4]]
+
+
+@stator.disable
+def looked_at(seen: list[Any], first: Any, second: Any) -> None:
+    seen.append(first is second)
+
+
+def test_a_tuple_of_numbers_behind_a_break_is_the_one_that_a_list_holds() -> None:
+    def kept(x: torch.Tensor, size: Any, seen: list[Any]) -> Any:
+        held, error = [size], KeyError(size)
+        inner = (size, held)
+        looked_at(seen, held[0], size)
+        x = x.view(size) * len(held)
+        same = held[0] is size, error.args[0] is size, inner[0] is inner[1][0]
+        looked_at(seen, inner[0], size)
+        return x, same, held[0] is size, size[0] + held[0][1]
+
+    compiled = stator.compile(kept)
+    with stator.config.patch(skip_unprofitable=False):
+        for rows, columns in [(2, 3), (2, 3), (4, 5), (4, 5), (6, 7), (2, 3)]:
+            x, seen, expected_seen = torch.ones(rows * columns), [], []
+            found = compiled(x, (rows, columns), seen)
+            expected = kept(x, (rows, columns), expected_seen)
+            assert torch.equal(found[0], expected[0])
+            assert (found[1:], seen) == (expected[1:], expected_seen)

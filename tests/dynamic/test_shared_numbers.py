@@ -232,3 +232,58 @@ def test_small_ints_in_outside_sets_and_keys_are_the_shared_ones(make: str) -> N
         number = SMALL[NUMBERS[make](n)]
         assert next(iter(names)) is number and next(iter(table)) is number
         assert table[number, 1] is number and list(table)[1][0] is number
+
+
+class Sized:
+    def __init__(self, size: Any) -> None:
+        self.size = size
+
+
+# A tuple of numbers that is an argument is found again: how, and how it is read there.
+AGAIN: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "argument": (lambda t: t, lambda it: it[1]),
+    "list": (lambda t: [t, 1], lambda it: it[0][1]),
+    "lists": (lambda t: [[t], 1], lambda it: it[0][0][1]),
+    "loop": (lambda t: [t, t], lambda it: sum(b for _, b in it)),
+    "tuple": (lambda t: (3, t), lambda it: it[1][1]),
+    "attribute": (Sized, lambda it: it.size[1]),
+    "dictionary": (lambda t: {"k": t}, lambda it: it["k"][1]),
+    "dictionary of all": (lambda t: {"k": t}, lambda it: sum(b for _, b in it.values())),
+    "unpacked": (lambda t: [t, 4], lambda it: (lambda pair, rest: pair[1] * rest)(*it)),
+    "closure": (lambda t: lambda: t, lambda it: it()[1]),
+    "default": (lambda t: lambda of=t: of[1], lambda it: it()),
+    "sorted": (lambda t: [t], lambda it: sorted(it)[0][1]),
+    "partial": (lambda t: functools.partial(max, t, (0, 0)), lambda it: it()[1]),
+    "set": (lambda t: {t}, lambda it: next(iter(it))[1]),
+    "deque": (lambda t: collections.deque([t]), lambda it: it[0][1]),
+    "key": (lambda t: {t: 1}, lambda it: next(iter(it))[1]),
+}
+
+
+@pytest.mark.parametrize("order", ["before", "behind", "broken"])
+@pytest.mark.parametrize("setting", [{}, {"dynamic": True}], ids=["varied", "dynamic"])
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_tuple_that_is_found_twice_has_its_numbers_in_both_places(
+    name: str, setting: Any, order: str
+) -> None:
+    again, read = AGAIN[name]
+
+    def run(x: Any, size: Any, place: Any) -> Any:
+        if order == "before":
+            first = size[0] + size[1]
+            return x * first, first, read(place)
+        first = read(place)
+        if order == "broken":
+            torch._dynamo.graph_break()
+        return x * first, first, size[0] + size[1] + read(place)
+
+    compiled = stator.compile(run, recompile_limit=99, **setting)
+    with stator.config.patch(skip_unprofitable=False):
+        for size in [(40, 3), (2, 600), (2, 601), (40, 600), (40, 3), (9, 10), (11, 12), (7, 7)]:
+            size = (size[0], size[1])
+            found = compiled(torch.ones(2), size, again(size))
+            expected = run(torch.ones(2), size, again(size))
+            assert found[1:] == expected[1:] and torch.equal(found[0], expected[0])
+            # The same numbers in another tuple.
+            found = compiled(torch.ones(2), size, again((size[0], size[1] + 1)))
+            assert found[1:] == run(torch.ones(2), size, again((size[0], size[1] + 1)))[1:]

@@ -62,6 +62,16 @@ class Box:
         self.__dict__.update(attributes)
 
 
+class Hashing:
+    """Hashes to a number, which it doesn't equal."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __hash__(self):
+        return self.value
+
+
 class Slots:
     __slots__ = ("a", "b")
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from stator import _stator as native
 
-from .support import Base, Box, Derived, Guards, Slots, closure, function, settle
+from .support import Base, Box, Derived, Guards, Hashing, Slots, closure, function, settle
 
 
 def cases():
@@ -107,6 +107,44 @@ def cases():
             (lambda o: o.d.update(k=None), False),
             (lambda o: o.d.pop("k", None), True),
             (lambda o: setattr(o, "d", {"k": 1}), False),
+        ],
+    )
+    yield (
+        "absent hash",
+        Box(d={"a": 1, 5: 2}),
+        lambda g, x: g.guard(g.attr(x, "d"), "hash_absent", 7),
+        [
+            (lambda o: o.d.update(b=1), True),
+            (lambda o: o.d.update({7.0: None}), False),
+            (lambda o: o.d.pop(7), True),
+            (lambda o: o.d.update({Hashing(7): None}), False),
+            (lambda o: o.d.clear(), True),
+            (lambda o: setattr(o, "d", {(): 1}), True),
+        ],
+    )
+    yield (
+        "value of a hash",
+        Box(d={"a": 1, 7: 2}),
+        lambda g, x: g.guard(g.hashed(g.attr(x, "d"), index=7), "equals", 2),
+        [
+            (lambda o: o.d.update(b=1), True),
+            (lambda o: o.d.update({7: 3}), False),
+            (lambda o: o.d.update({7: 2}), True),
+            # Which of two is compared first isn't known.
+            (lambda o: o.d.update({Hashing(7): 2}), False),
+            (lambda o: o.d.pop(7), True),
+            (lambda o: o.d.clear(), False),
+        ],
+    )
+    yield (
+        "key of a hash",
+        Box(d={7: 2}),
+        lambda g, x: g.guard(g.hashed_key(g.attr(x, "d"), index=7), "type", int),
+        [
+            (lambda o: o.d.update(b=1), True),
+            (lambda o: setattr(o, "d", {7.0: 2}), False),
+            (lambda o: setattr(o, "d", {7: 4}), True),
+            (lambda o: o.d.clear(), False),
         ],
     )
     yield (

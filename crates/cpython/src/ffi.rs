@@ -185,6 +185,11 @@ unsafe extern "C" {
     pub fn _PyObject_LookupSpecial(object: *mut PyObject, name: *mut PyObject) -> *mut PyObject;
     pub fn _PyDict_MergeEx(into: *mut PyObject, from: *mut PyObject, replace: c_int) -> c_int;
     pub fn _PyDict_NewPresized(size: Py_ssize_t) -> *mut PyObject;
+    pub fn _PyDict_GetItem_KnownHash(
+        dict: *mut PyObject,
+        key: *mut PyObject,
+        hash: Py_ssize_t,
+    ) -> *mut PyObject;
     pub fn _PyList_Extend(list: *mut PyObject, iterable: *mut PyObject) -> *mut PyObject;
     pub fn _PySet_Update(set: *mut PyObject, iterable: *mut PyObject) -> c_int;
     pub fn _PyUnicode_JoinArray(

@@ -75,6 +75,8 @@ pub enum GuardKind {
         /// The key's `repr`.
         text: Text,
     },
+    /// No key of a dictionary has this hash.
+    HashAbsent(#[serde(with = "refused")] isize),
     /// A dictionary lacks a key, and so do some of the dictionaries that it holds.
     AbsentWithin {
         /// The key, a string.

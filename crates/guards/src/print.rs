@@ -112,6 +112,14 @@ impl Sources {
             }
             Source::GlobalState => out.push_str("global state"),
             Source::DictItem { parent, text, .. } => self.write_item(out, *parent, text),
+            Source::HashedItem { parent, hash } => {
+                self.write(out, *parent);
+                let _ = write!(out, ".___of_hash({hash})");
+            }
+            Source::HashedKey { parent, hash } => {
+                self.write(out, *parent);
+                let _ = write!(out, ".___key_of_hash({hash})");
+            }
             Source::ListItem { parent, index }
             | Source::TupleItem { parent, index }
             | Source::DequeItem { parent, index } => {
@@ -261,6 +269,9 @@ impl Sources {
                 format!("list({source}) == [{}]", keys.join(", "))
             }
             GuardKind::KeyAbsent { text, .. } => self.print_absence(guard.source, text),
+            GuardKind::HashAbsent(hash) => {
+                format!("all(hash(key) != {hash} for key in {source})")
+            }
             GuardKind::Vacant(_) | GuardKind::AbsentWithin { .. } => {
                 self.print_guard_lines(guard, objects).join(" and ")
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::{ObjectId, SourceId};
+use crate::{ObjectId, SourceId, refused};
 
 /// A text for printing. Shared: a model reads the same few names on each of its modules.
 pub type Text = Arc<str>;
@@ -47,6 +47,22 @@ pub enum Source {
         key: ObjectId,
         /// The key's `repr`.
         text: Text,
+    },
+    /// The value of the only entry of a dictionary whose key has a hash.
+    HashedItem {
+        /// The dictionary.
+        parent: SourceId,
+        /// The hash.
+        #[serde(with = "refused")]
+        hash: isize,
+    },
+    /// As `HashedItem`, the key.
+    HashedKey {
+        /// The dictionary.
+        parent: SourceId,
+        /// The hash.
+        #[serde(with = "refused")]
+        hash: isize,
     },
     /// An element of a list.
     ListItem {
@@ -305,6 +321,8 @@ impl Source {
             | Source::GlobalState => None,
             Source::Dict(parent)
             | Source::DictItem { parent, .. }
+            | Source::HashedItem { parent, .. }
+            | Source::HashedKey { parent, .. }
             | Source::ListItem { parent, .. }
             | Source::LastItem { parent, .. }
             | Source::TupleItem { parent, .. }
@@ -394,6 +412,8 @@ impl Source {
             Source::GeneratorFunction(_) => (41, 0),
             Source::GeneratorSlot { index, .. } => (42, *index as u64),
             Source::LastItem { index, .. } => (43, *index as u64),
+            Source::HashedItem { hash, .. } => (44, *hash as u64),
+            Source::HashedKey { hash, .. } => (45, *hash as u64),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

@@ -74,6 +74,8 @@ fn every_source(sources: &mut Sources) -> Vec<SourceId> {
         Source::DictItem { parent: dict, key: object(2), text: text("'layers'") },
         Source::DictItem { parent: dict, key: object(3), text: text("'not an identifier'") },
         Source::DictItem { parent: globals, key: object(2), text: text("'cfg'") },
+        Source::HashedItem { parent: x, hash: -7 },
+        Source::HashedKey { parent: x, hash: -7 },
         Source::ListItem { parent: x, index: 0 },
         Source::LastItem { parent: x, index: 1 },
         Source::TupleItem { parent: x, index: 7 },
@@ -135,6 +137,8 @@ fn sources_print_as_the_user_would_write_them() {
     L['x'].layers
     L['x'].__dict__['not an identifier']
     G['cfg']
+    L['x'].___of_hash(-7)
+    L['x'].___key_of_hash(-7)
     L['x'][0]
     L['x'][-1]
     L['x'][7]

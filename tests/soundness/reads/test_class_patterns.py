@@ -353,3 +353,48 @@ def test_what_a_table_holds() -> Steps:
     yield None
     del table["c"]
     yield None
+
+
+@pytest.mark.parametrize("changes", ["deleted", "class", "set"])
+def test_modules_of_pytorch(changes: str) -> None:
+    class Own(torch.nn.Linear):
+        pass
+
+    def matched(x: Tensor, net: Any) -> Any:
+        found = []
+        for layer in net:
+            match layer:
+                case torch.nn.Linear(weight=weight, bias=None):
+                    found.append(weight.sum())
+                case Own(extra=extra):
+                    found.append(extra)
+                case torch.nn.Linear(weight=weight, bias=bias, in_features=size):
+                    found.append(weight.sum() + bias.sum() * size)
+                case torch.nn.LayerNorm(eps=eps, normalized_shape=shape):
+                    found.append((eps, shape))
+                case torch.nn.Module(training=training):
+                    found.append(training)
+        return x + 1, found
+
+    def net() -> Any:
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(3, 2), torch.nn.LayerNorm(3), torch.nn.ReLU(), Own(2, 2)]
+        return torch.nn.Sequential(*layers, torch.nn.Linear(3, 3, bias=False))
+
+    plain, traced = net(), net()
+    compiled = api.compile(matched)
+    for step in range(8):
+        for layers in (plain, traced):
+            if step == 3 and changes == "deleted":
+                del layers[0].bias
+            elif step == 3 and changes == "set":
+                layers[1].eps = 0.5
+                layers[3].extra = torch.ones(1)
+            elif step == 3:
+                Own.extra = 3
+            elif step == 5:
+                layers.eval()
+        assert str(compiled(X, traced)) == str(matched(X, plain))
+    if not api.PLAIN and changes == "set":
+        # What is nowhere is for `__getattr__` to say.
+        assert api.breaks(compiled) <= 3

@@ -158,6 +158,25 @@ def packed(x: Tensor, mask: Tensor) -> Any:
     return [part.sum(0) for part in parts], torch.nn.utils.rnn.pad_sequence(parts)
 
 
+def counted(x: Tensor, mask: Tensor) -> Any:
+    """Functions that go over several tensors of one size."""
+    values, counts = mask.sum(1).unique(return_counts=True)
+    table = {int(value): int(count) for value, count in zip(values, counts, strict=True)}
+    numbered = [(at, value * x) for at, value in enumerate(x[mask])]
+    rows = x[mask[:, 0]]
+    return (
+        table,
+        numbered,
+        list(rows),
+        tuple(zip(rows, rows + 1, range(2))),
+        [*map(torch.sum, rows)],
+    )
+
+
+def reversed_rows(x: Tensor, mask: Tensor) -> Any:
+    return list(reversed(x[mask[:, 0]])), list(mask[:, 0].nonzero())
+
+
 def hit_experts(x: Tensor, mask: Tensor) -> Tensor:
     result = torch.zeros_like(x)
     for expert in mask.any(0).nonzero():
@@ -192,6 +211,7 @@ def handled(x: Tensor, mask: Tensor) -> Any:
 RIGHT: dict[str, Callable[..., Any]] = {
     "aliases": aliases,
     "branching": branching,
+    "counted": counted,
     "handled": handled,
     "hit experts": hit_experts,
     "item": lambda x, m: x[m].item() if m.sum() == 1 else x.sum(),
@@ -201,6 +221,7 @@ RIGHT: dict[str, Callable[..., Any]] = {
     "packed": packed,
     "padded": padded,
     "resized": resized,
+    "reversed": reversed_rows,
     "sizes": sizes,
     "sliced": sliced,
     "strides": lambda x, m: (m.nonzero().stride(), x[m[:, 0]].t().stride()),

@@ -238,7 +238,110 @@ fn hint_of(key: Any<'_, '_>) -> usize {
     (address >> 4 ^ address >> 12) % HINTS.len()
 }
 
-/// Follows CPython's probe sequence, unless the key itself lies where it was found last: the value, and the key that is stored (null: none), which the dictionary owns.
+/// The table of a dictionary, as it is while nothing is written to it.
+struct Table {
+    keys: *const layout::DictKeys,
+    indices: *const u8,
+    entries: *const u8,
+    /// Whether keys may be other objects than exact texts: then hashes are stored beside them.
+    general: bool,
+    /// Of a table that instances share; else null.
+    values: *mut *mut ffi::PyObject,
+}
+
+impl Table {
+    /// # Safety
+    /// `dict` is a dictionary. Nothing writes to it while the table is used.
+    #[inline(always)]
+    unsafe fn of(dict: Any<'_, '_>) -> Self {
+        // SAFETY: layout of `PyDictObject` and its keys object.
+        unsafe {
+            let object = dict.as_ptr().cast::<ffi::PyDictObject>();
+            let keys = (*object).ma_keys.cast::<layout::DictKeys>();
+            let indices = keys.add(1).cast::<u8>();
+            let entries = indices.add(1 << (*keys).log2_index_bytes);
+            let values = (*object).ma_values.cast::<*mut ffi::PyObject>();
+            Self { keys, indices, entries, general: (*keys).kind == 0, values }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn entry(&self, index: usize) -> *const *mut ffi::PyObject {
+        let size = if self.general { 24 } else { 16 };
+        // SAFETY: the caller's index is below `dk_nentries`.
+        unsafe { self.entries.add(index * size).cast() }
+    }
+
+    /// The key of an entry; null if it has none.
+    #[inline(always)]
+    unsafe fn key(&self, index: usize) -> *mut ffi::PyObject {
+        // SAFETY: the caller's index is below `dk_nentries`.
+        unsafe { self.entry(index).add(usize::from(self.general)).read() }
+    }
+
+    /// The hash of an entry that has a key.
+    #[inline(always)]
+    unsafe fn hash(&self, index: usize) -> isize {
+        // SAFETY: the caller's index is that of an entry; exact texts were hashed when they were stored.
+        unsafe {
+            if self.general {
+                self.entry(index).cast::<isize>().read()
+            } else {
+                words::word(self.key(index), layout::STRING_HASH) as isize
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn value<'py>(&self, py: Python<'py>, index: usize) -> Lookup<'py> {
+        // SAFETY: the caller's index is below `dk_nentries`; values of a shared table, and of entries without a key, may
+        // be null.
+        unsafe {
+            let value = if self.values.is_null() {
+                self.entry(index).add(1 + usize::from(self.general)).read()
+            } else {
+                self.values.byte_add(layout::DICT_VALUES).add(index).read()
+            };
+            Bound::from_borrowed_ptr_or_opt(py, value).map_or(Lookup::Absent, Lookup::Found)
+        }
+    }
+
+    /// Follows CPython's probe sequence: the entries at which it looks for a hash, until `visit` gives something.
+    #[inline(always)]
+    unsafe fn follow<T>(
+        &self,
+        hash: isize,
+        mut visit: impl FnMut(usize, *mut ffi::PyObject) -> Option<T>,
+    ) -> Option<T> {
+        // SAFETY: the table's indices are below `dk_nentries`; entries that are indexed have a key.
+        unsafe {
+            let mask = (1_usize << (*self.keys).log2_size) - 1;
+            let mut perturb = hash as usize;
+            let mut position = perturb & mask;
+            loop {
+                let index = match (*self.keys).log2_size {
+                    0..=7 => isize::from(self.indices.cast::<i8>().add(position).read()),
+                    8..=15 => isize::from(self.indices.cast::<i16>().add(position).read()),
+                    16..=31 => self.indices.cast::<i32>().add(position).read() as isize,
+                    _ => self.indices.cast::<i64>().add(position).read() as isize,
+                };
+                if index == -1 {
+                    return None;
+                }
+                if index >= 0
+                    && let Some(found) = visit(index as usize, self.key(index as usize))
+                {
+                    return Some(found);
+                }
+                perturb >>= 5;
+                position = position.wrapping_mul(5).wrapping_add(perturb).wrapping_add(1) & mask;
+            }
+        }
+    }
+}
+
+/// Finds a key, as CPython does, unless the key itself lies where it was found last: the value, and the key that is stored
+/// (null: none), which the dictionary owns.
 ///
 /// # Safety
 /// `dict` is a dictionary, `hash` is the hash of `key`, and `key` is a constant or [such](types::is_valued) to every dictionary.
@@ -247,75 +350,88 @@ unsafe fn probe<'py>(
     key: Any<'_, 'py>,
     hash: isize,
 ) -> (Lookup<'py>, *mut ffi::PyObject) {
-    let none = std::ptr::null_mut();
-    // SAFETY: layout of `PyDictObject` and its keys object. Indices in the table are below
-    // `dk_nentries`; entries that are indexed have a key, others have none; values of a split table, and of
-    // entries without a key, may be null.
+    let py = dict.py();
+    // SAFETY: a dictionary, to which nothing below writes.
     unsafe {
-        let object = dict.as_ptr().cast::<ffi::PyDictObject>();
-        let keys = (*object).ma_keys.cast::<layout::DictKeys>();
-        let indices = keys.add(1).cast::<u8>();
-        let entries = indices.add(1 << (*keys).log2_index_bytes);
-        let general = (*keys).kind == 0;
-        let values = (*object).ma_values.cast::<*mut ffi::PyObject>();
-        let first = values.byte_add(layout::DICT_VALUES);
-        let size = if general { 24 } else { 16 };
-        let value_at = |index: usize| {
-            let value = if values.is_null() {
-                let entry = entries.add(index * size).cast::<*mut ffi::PyObject>();
-                entry.add(1 + usize::from(general)).read()
-            } else {
-                first.add(index).read()
-            };
-            Bound::from_borrowed_ptr_or_opt(dict.py(), value).map_or(Lookup::Absent, Lookup::Found)
-        };
+        let table = Table::of(dict);
         let hint = &HINTS[hint_of(key)];
         let index = usize::from(hint.load(Ordering::Relaxed));
-        if index < (*keys).entries as usize {
-            let entry = entries.add(index * size).cast::<*mut ffi::PyObject>();
-            if entry.add(usize::from(general)).read() == key.as_ptr() {
-                return (value_at(index), key.as_ptr());
-            }
+        if index < (*table.keys).entries as usize && table.key(index) == key.as_ptr() {
+            return (table.value(py, index), key.as_ptr());
         }
-        let mask = (1_usize << (*keys).log2_size) - 1;
-        let mut perturb = hash as usize;
-        let mut position = perturb & mask;
-        loop {
-            let index = match (*keys).log2_size {
-                0..=7 => isize::from(indices.cast::<i8>().add(position).read()),
-                8..=15 => isize::from(indices.cast::<i16>().add(position).read()),
-                16..=31 => indices.cast::<i32>().add(position).read() as isize,
-                _ => indices.cast::<i64>().add(position).read() as isize,
-            };
-            if index == -1 {
-                return (Lookup::Absent, none);
+        let found = table.follow(hash, |index, stored| {
+            if stored != key.as_ptr() && table.hash(index) != hash {
+                return None;
             }
-            if index >= 0 {
-                let entry = entries.add(index as usize * size);
-                let entry = entry.cast::<*mut ffi::PyObject>();
-                let stored = entry.add(usize::from(general)).read();
-                let candidate = stored == key.as_ptr()
-                    || (if general {
-                        entry.cast::<isize>().read()
-                    } else {
-                        // Exact strings, hashed when they were stored.
-                        words::word(stored, layout::STRING_HASH) as isize
-                    }) == hash;
-                if candidate {
-                    match constant::keys_equal(Any::from_ptr(dict.py(), stored), key) {
-                        Some(true) => {
-                            if let Ok(index) = u16::try_from(index) {
-                                hint.store(index, Ordering::Relaxed);
-                            }
-                            return (value_at(index as usize), stored);
-                        }
-                        Some(false) => {}
-                        None => return (Lookup::Refused, none),
+            match constant::keys_equal(Any::from_ptr(py, stored), key) {
+                Some(true) => {
+                    if let Ok(index) = u16::try_from(index) {
+                        hint.store(index, Ordering::Relaxed);
                     }
+                    Some((table.value(py, index), stored))
                 }
+                Some(false) => None,
+                None => Some((Lookup::Refused, std::ptr::null_mut())),
             }
-            perturb >>= 5;
-            position = position.wrapping_mul(5).wrapping_add(perturb).wrapping_add(1) & mask;
+        });
+        found.unwrap_or((Lookup::Absent, std::ptr::null_mut()))
+    }
+}
+
+/// What a dictionary holds under a hash.
+#[derive(Debug)]
+pub enum AtHash<'py> {
+    /// No key has it: whatever has this hash isn't there, and nothing is compared.
+    Absent,
+    /// One key has it: it's the only one with which a key of this hash is compared. With its value.
+    One(Bound<'py, PyAny>, Bound<'py, PyAny>),
+    /// Several have it, or it's no dictionary.
+    Several,
+}
+
+impl<'py> AtHash<'py> {
+    /// Whether no key has the hash.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// The only key that has the hash, or its value.
+    #[must_use]
+    pub fn only(self, is_key: bool) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Self::One(key, value) => Some(if is_key { key } else { value }),
+            Self::Absent | Self::Several => None,
+        }
+    }
+}
+
+/// What a dictionary holds under a hash. Runs no code.
+#[must_use]
+pub fn at_hash<'py>(dict: Any<'_, 'py>, hash: isize) -> AtHash<'py> {
+    if !is_dict(dict) {
+        return AtHash::Several;
+    }
+    let (py, mut found) = (dict.py(), None);
+    // SAFETY: a dictionary, to which nothing below writes, and which owns its keys.
+    unsafe {
+        let table = Table::of(dict);
+        let several = table.follow(hash, |index, stored| {
+            if table.hash(index) != hash {
+                return None;
+            }
+            // The sequence may come to a place more than once.
+            let is_second = found.is_some_and(|(known, _)| known != index);
+            found = Some((index, stored));
+            is_second.then_some(())
+        });
+        match (found, several) {
+            (_, Some(())) => AtHash::Several,
+            (None, None) => AtHash::Absent,
+            (Some((index, stored)), None) => match table.value(py, index) {
+                Lookup::Found(value) => AtHash::One(Bound::from_borrowed_ptr(py, stored), value),
+                Lookup::Absent | Lookup::Refused => AtHash::Absent,
+            },
         }
     }
 }

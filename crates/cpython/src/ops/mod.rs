@@ -18,6 +18,7 @@ mod calls;
 mod containers;
 mod exceptions;
 mod functions;
+mod hashes;
 mod imports;
 mod iteration;
 mod matching;
@@ -42,6 +43,7 @@ pub use exceptions::{stop_iteration_error, stop_iteration_value};
 #[cfg(Py_3_13)]
 pub use functions::set_function_part;
 pub use functions::{bare_function, load_build_class, make_function, print_expr, split_method};
+pub use hashes::{get_hashed, hash, hash_of_tuple};
 pub use imports::{import_from, import_name, import_star, setup_annotations};
 pub use iteration::{Sent, get_iter, get_yield_from_iter, is_generator, next, send};
 pub use matching::{get_len, is_mapping, is_sequence, match_class, match_keys, matches_itself};

@@ -410,6 +410,7 @@ impl<'py> Capture<'_, 'py> {
                 let key = self.key(key)?;
                 self.builder.dict_item(parent, key.as_borrowed())?
             }
+            Fetch::Hashed(hash, is_key) => builder.hashed_item(parent, *hash, *is_key)?,
             Fetch::CachedItem(parts) => {
                 let found = Part::find(parts, builder.object(parent));
                 let (key, _) = found.ok_or(Unwatchable("a result that no cache has"))?;
@@ -485,6 +486,7 @@ impl<'py> Capture<'_, 'py> {
                 let key = self.key(key)?;
                 absent(self.builder.dict_item(node, key.as_borrowed())?)?;
             }
+            TestKind::HashAbsent(hash) => absent(builder.hashed_item(node, *hash, false)?)?,
             TestKind::AbsentWithin(key, holders) => {
                 let key = key.bind_borrowed(self.py);
                 absent(builder.dict_item(node, key)?)?;

@@ -52,7 +52,8 @@ impl Part {
         if constant::is_constant(object) {
             return Ok(Self::One(Key::of(object).into()));
         }
-        if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+        // Named tuples are equal to others with the same parts.
+        if let Ok(tuple) = object.cast::<PyTuple>() {
             return Ok(Self::Tuple(Self::all(&tuple.to_owned(), liveness)?));
         }
         liveness.add(object)?;

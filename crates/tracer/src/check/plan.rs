@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::heap::function::Field;
 use stator_cpython::heap::iterator::{self, Position};
@@ -84,6 +84,8 @@ pub(super) enum Fetch {
     Module(Py<PyAny>),
     InstanceDict,
     Item(Key),
+    /// By the key's hash: the value, or the key.
+    Hashed(isize, bool),
     /// The item of a cache that has a key of these parts.
     CachedItem(Box<[Part]>),
     ListItem(usize),
@@ -127,6 +129,7 @@ pub(super) enum TestKind {
     DictKeys(Vec<Key>),
     DictLength(usize),
     KeyAbsent(Key),
+    HashAbsent(isize),
     AbsentWithin(Py<PyAny>, HolderKeys),
     Vacant(Arc<VacantKeys>),
     SetEquals(Vec<Key>),
@@ -177,6 +180,7 @@ impl TestKind {
                 | TestKind::DictKeys(_)
                 | TestKind::DictLength(_)
                 | TestKind::KeyAbsent(Key::Constant(_))
+                | TestKind::HashAbsent(_)
                 | TestKind::IteratorAt(_)
                 | TestKind::Gives(_)
                 | TestKind::GeneratorAt(_)
@@ -215,6 +219,7 @@ impl TestKind {
             TestKind::Gives(gives) => does_give(object, gives),
             TestKind::GeneratorAt(rests) => does_rest(object, rests),
             TestKind::KeyAbsent(Key::Constant(key)) => is_absent(object, key),
+            TestKind::HashAbsent(hash) => dict::at_hash(object, *hash).is_absent(),
             TestKind::AbsentWithin(key, holders) => {
                 let get = |key: &Py<PyAny>| dict::get(object, key.bind_borrowed(object.py()));
                 is_absent(object, key)
@@ -650,15 +655,15 @@ impl<'py> Compiler<'_, 'py> {
         Ok(match source {
             Source::Local { index, .. } => Fetch::Argument(usize::from(*index)),
             Source::Anchor { object, .. } => Fetch::Known(self.address(*object)?),
-            Source::SysModule { name } => {
-                Fetch::Module(pyo3::types::PyString::new(self.py, name).into_any().unbind())
-            }
+            Source::SysModule { name } => Fetch::Module(PyString::new(self.py, name).into()),
             Source::GlobalState => unreachable!("no step is made for it"),
             Source::Dict(_) => Fetch::InstanceDict,
             Source::DictItem { key, .. } => match self.held.parts(*key) {
                 Some(parts) => Fetch::CachedItem(parts.into()),
                 None => Fetch::Item(self.key(*key)?),
             },
+            Source::HashedItem { hash, .. } => Fetch::Hashed(*hash, false),
+            Source::HashedKey { hash, .. } => Fetch::Hashed(*hash, true),
             Source::ListItem { index, .. } => Fetch::ListItem(*index),
             Source::LastItem { index, .. } => Fetch::LastItem(*index),
             Source::TupleItem { index, .. } => Fetch::TupleItem(*index),
@@ -759,6 +764,7 @@ impl<'py> Compiler<'_, 'py> {
             }
             GuardKind::DictLength(length) => TestKind::DictLength(*length),
             GuardKind::KeyAbsent { key, .. } => TestKind::KeyAbsent(self.key(*key)?),
+            GuardKind::HashAbsent(hash) => TestKind::HashAbsent(*hash),
             GuardKind::AbsentWithin { key, holders, .. } => {
                 TestKind::AbsentWithin(self.constant(*key)?, self.holders(holders)?)
             }

@@ -90,6 +90,8 @@ impl GuardSet {
             "global_state" => Source::GlobalState,
             "dict" => Source::Dict(parent()?),
             "item" => Source::DictItem { parent: parent()?, key: object()?, text: repr()? },
+            "hashed" => Source::HashedItem { parent: parent()?, hash: index as isize },
+            "hashed_key" => Source::HashedKey { parent: parent()?, hash: index as isize },
             "list" => Source::ListItem { parent: parent()?, index },
             "last" => Source::LastItem { parent: parent()?, index },
             "tuple" => Source::TupleItem { parent: parent()?, index },
@@ -165,6 +167,7 @@ impl GuardSet {
                 text: value.repr()?.to_string().into(),
                 key: self.add(&value),
             },
+            "hash_absent" => GuardKind::HashAbsent(value.extract()?),
             "absent_within" => {
                 let (key, holders): (Bound<'_, PyAny>, Vec<Bound<'_, PyAny>>) = value.extract()?;
                 let mut named = |key: &Bound<'_, PyAny>| -> PyResult<(_, Text)> {

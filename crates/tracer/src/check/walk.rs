@@ -134,6 +134,7 @@ impl<'py> Walk<'_, '_, 'py> {
                 dict::InstanceDict::Failed => None,
             },
             Fetch::Item(key) => found(dict::get(parent, self.key(key)?.as_borrowed())),
+            Fetch::Hashed(hash, is_key) => dict::at_hash(parent, *hash).only(*is_key),
             Fetch::CachedItem(parts) => Some(Part::find(parts, parent)?.1),
             Fetch::ListItem(index) => container::list_item(parent, *index),
             Fetch::LastItem(index) => container::last_item(parent, *index),

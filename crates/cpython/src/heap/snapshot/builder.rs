@@ -324,6 +324,18 @@ impl<'py> Builder<'py> {
         Ok(found)
     }
 
+    /// Records what a dictionary holds under a hash: the value, or the key; `None` where there is nothing.
+    pub fn hashed_item(&mut self, node: Node, hash: isize, is_key: bool) -> Result<Option<Node>> {
+        let watch = self.watch_dict(node)?;
+        let key = if is_key { Key::StoredAt(hash) } else { Key::Hash(hash) };
+        let found = match key.look_up(self.object(node), &self.snapshot.liveness) {
+            dict::Lookup::Found(found) => Some(found),
+            dict::Lookup::Absent => None,
+            dict::Lookup::Refused => return Err(Unwatchable("keys of one hash")),
+        };
+        Ok(self.entry(watch, key, None, found))
+    }
+
     /// Records how objects of a class are hashed and compared.
     fn equality(&mut self, class: &Bound<'py, PyType>) -> Result<()> {
         let class = self.anchor(class.as_any().as_borrowed())?;

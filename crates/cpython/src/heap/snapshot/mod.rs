@@ -122,10 +122,12 @@ struct Entry {
     value_type: *mut ffi::PyTypeObject,
 }
 
-/// A constant, or the address of an object in the `Liveness`.
+/// A constant, or the address of an object in the `Liveness`; or what a dictionary holds under a hash: the value or the key.
 enum Key {
     Constant(Py<PyAny>),
     Held(usize),
+    Hash(isize),
+    StoredAt(isize),
 }
 
 /// Where a wanted object comes from.
@@ -289,6 +291,26 @@ impl Key {
         match self {
             Key::Constant(object) => Some(object.bind(py).clone()),
             Key::Held(address) => liveness.get(py, *address),
+            Key::Hash(_) | Key::StoredAt(_) => None,
+        }
+    }
+
+    /// What a dictionary holds there.
+    fn look_up<'py>(&self, dict: Any<'_, 'py>, liveness: &Liveness) -> dict::Lookup<'py> {
+        let hash = match self {
+            Key::Hash(hash) | Key::StoredAt(hash) => *hash,
+            _ => {
+                let key = self.get(dict.py(), liveness);
+                return key.map_or(dict::Lookup::Refused, |key| dict::get(dict, key.as_borrowed()));
+            }
+        };
+        match dict::at_hash(dict, hash) {
+            dict::AtHash::One(key, _) if matches!(self, Key::StoredAt(_)) => {
+                dict::Lookup::Found(key)
+            }
+            dict::AtHash::One(_, value) => dict::Lookup::Found(value),
+            dict::AtHash::Absent => dict::Lookup::Absent,
+            dict::AtHash::Several => dict::Lookup::Refused,
         }
     }
 }
@@ -307,15 +329,10 @@ impl Entry {
 
 impl Watch {
     fn dict_holds(&self, dict: Any<'_, '_>, liveness: &Liveness) -> bool {
-        let entries = self.entries.iter().all(|entry| {
-            let Some(key) = entry.key.get(dict.py(), liveness) else {
-                return false;
-            };
-            match dict::get(dict, key.as_borrowed()) {
-                dict::Lookup::Found(value) => entry.is(Some(&value)),
-                dict::Lookup::Absent => entry.is(None),
-                dict::Lookup::Refused => false,
-            }
+        let entries = self.entries.iter().all(|entry| match entry.key.look_up(dict, liveness) {
+            dict::Lookup::Found(value) => entry.is(Some(&value)),
+            dict::Lookup::Absent => entry.is(None),
+            dict::Lookup::Refused => false,
         });
         entries
             && self.length.is_none_or(|length| dict::length(dict) == Some(length))

@@ -9,12 +9,11 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
+use stator_cpython::Result;
 use stator_cpython::heap::cached::{self, keyword_mark};
 use stator_cpython::heap::function::{Field, value};
-use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::{Result, generic};
-use stator_guards::{GuardKind, Source};
+use stator_guards::Source;
 
 use crate::breaks::Reason;
 use crate::effects::HIT;
@@ -25,8 +24,8 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::effects::{HITS, MethodCall};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
-use crate::recorder::notes::objects::Mark;
 use crate::recorder::notes::state::{State, Stop};
+use crate::recorder::reads::keys::leaves_equality_to_tuples;
 
 impl Recorder {
     /// Calls a cached function.
@@ -99,45 +98,16 @@ impl State {
     /// Whether a cache finds a part of a key without code of the program's, as is guarded: by its value, if it's a constant, as the
     /// object that it is, or as a tuple of such.
     fn is_known_part(&mut self, part: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
-        if !heap::is_plain_tuple(part) {
+        if self.kind(part) != Kind::Tuple || !leaves_equality_to_tuples(&part.get_type()) {
             let is_constant = self.kind(part) == Kind::Constant && heap::is_constant(part);
             return Ok(is_constant || self.is_key_by_identity(part)?);
         }
         self.adopt_deep(part)?;
+        self.know_key_class(part)?;
         for item in heap::tuple_items(part) {
             if !self.is_known_part(item.as_borrowed())? {
                 return Ok(false);
             }
-        }
-        Ok(true)
-    }
-
-    /// Whether a cache finds a part of a key as the object that it is, which is guarded.
-    fn is_key_by_identity(&mut self, part: Borrowed<'_, '_>) -> std::result::Result<bool, Stop> {
-        if self.know_member_key(part)? {
-            return Ok(true);
-        }
-        let is_found_so = match self.kind(part) {
-            Kind::Object | Kind::Function | Kind::Module => true,
-            Kind::Builtin if self.is_own_method(part) => false,
-            Kind::Type | Kind::Builtin | Kind::TorchCallable => {
-                if self.origin(part).is_none() {
-                    self.anchor(part);
-                }
-                true
-            }
-            _ => false,
-        };
-        // C functions are equal where they are one.
-        if !is_found_so || !(generic::is_c_function(part) || types::compares_by_identity(part)) {
-            return Ok(false);
-        }
-        let Some(source) = self.source(part) else { return Ok(false) };
-        if !self.is_identity_guarded(part) {
-            self.know_key_class(part)?;
-            let id = self.object(part);
-            self.guard(source, GuardKind::Is(id));
-            self.objects.mark(part, Mark::ByIdentity);
         }
         Ok(true)
     }
@@ -156,7 +126,9 @@ impl State {
         let stored = if heap::is_constant(key) {
             key.to_owned()
         } else {
-            stored_key(function, key).ok_or_else(unknown)?
+            let stored = stored_key(function, key).ok_or_else(unknown)?;
+            self.know_tuples(stored.as_borrowed())?;
+            stored
         };
         let key = stored.as_borrowed();
         let found = heap::dict_get(cache.as_borrowed(), key).ok_or_else(unknown)?;
@@ -173,6 +145,15 @@ impl State {
             return Err(unknown());
         }
         self.adopt(source, result)
+    }
+
+    /// Guards how the tuples in a key of the cache are hashed and compared.
+    fn know_tuples(&mut self, key: Borrowed<'_, '_>) -> std::result::Result<(), Stop> {
+        if self.kind(key) != Kind::Tuple {
+            return Ok(());
+        }
+        self.know_key_class(key)?;
+        heap::tuple_items(key).iter().try_for_each(|part| self.know_tuples(part.as_borrowed()))
     }
 
     /// Takes note of the call that a replay makes in the place of this one.
@@ -227,11 +208,14 @@ fn stored_key<'py>(function: Borrowed<'_, 'py>, key: Borrowed<'_, 'py>) -> Optio
 
 /// Whether parts of two keys are equal, one by one.
 fn are_equal(left: &[Object<'_>], right: &[Object<'_>]) -> bool {
+    let is_tuple = |part: Borrowed<'_, '_>| {
+        part.is_instance_of::<PyTuple>() && leaves_equality_to_tuples(&part.get_type())
+    };
     let equal = |(left, right): (&Object<'_>, &Object<'_>)| {
         let (left, right) = (left.as_borrowed(), right.as_borrowed());
         heap::equal_keys(left, right)
-            || heap::is_plain_tuple(left)
-                && heap::is_plain_tuple(right)
+            || is_tuple(left)
+                && is_tuple(right)
                 && are_equal(&heap::tuple_items(left), &heap::tuple_items(right))
     };
     left.len() == right.len() && left.iter().zip(right).all(equal)

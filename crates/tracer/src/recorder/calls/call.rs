@@ -23,6 +23,7 @@ use crate::recorder::notes::state::Origin;
 use crate::recorder::notes::{heap, machinery};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::tensor_texts::named_fields;
+use crate::recorder::operations::array_numbers::Given;
 use crate::recorder::reads::attributes::Found;
 use crate::recorder::reads::protocols::CALLED_BACK;
 use crate::recorder::reads::whole_containers::is_plain;
@@ -439,12 +440,38 @@ impl Recorder {
                 call.natively()
             }));
         }
-        let rows = match self.arguments_as_rows(call)? {
+        let rows = self.arguments_as_rows(call).or_else(|| self.sized_as_rows(call))?;
+        let rows = match rows {
             Ok(rows) => rows,
             Err(raised) => return Some(Err(raised)),
         };
         let args: Args<'_, 'py> = rows.iter().map(Bound::as_borrowed).collect();
         Some(self.call_class(class, Call { args: &args, ..call }))
+    }
+
+    /// The arguments of a call that iterates them, with their rows in place of tensors whose number of rows data decides: all
+    /// these numbers are decided before the instruction.
+    fn sized_as_rows<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Given<'py>>> {
+        let Call { frame, callable, args, .. } = call;
+        // `reversed` asks a tensor's own method.
+        if !self.functions.traits(callable).has(Traits::ITERATES)
+            || heap::is_named(callable, &["reversed"])
+        {
+            return None;
+        }
+        let is_sized = |arg: &Borrowed<'_, '_>| {
+            // Nobody looks at what a list holds.
+            self.state.borrow_mut().kind_alone(*arg) == Kind::Tensor && self.are_data_sized(&[*arg])
+        };
+        let sized: Vec<_> = args.iter().copied().filter(is_sized).collect();
+        if sized.is_empty() || !self.settle_sizes(frame, &sized) || self.is_stopped() {
+            return None;
+        }
+        let rows = args.iter().map(|arg| match sized.iter().any(|sized| sized.is(&**arg)) {
+            true => self.tensor_parts(frame, *arg),
+            false => Ok((*arg).to_owned()),
+        });
+        Some(rows.collect())
     }
 
     /// Asks whether a compiler is at work. By default plain code says so itself.

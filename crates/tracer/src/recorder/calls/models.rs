@@ -1,18 +1,21 @@
 //! Modelled C functions: what each reads and writes becomes guards, or ends the trace.
 
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString, PyType};
+use pyo3::types::{PyBool, PyInt, PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, Conversion};
-use stator_cpython::{Result, generic};
+use stator_cpython::{Raised, Result, generic};
 
 use crate::breaks::Reason;
 use crate::functions::{Determined, Model, Operation};
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Calls, Conversions, Ends, Looks, Operations, PlainValues};
+use crate::recorder::notes::above::{
+    Calls, Conversions, Ends, HashedKeys, Looks, Operations, PlainValues,
+};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -38,7 +41,7 @@ impl Recorder {
         match (model, args) {
             (Model::Len, [object]) => self.length(frame, *object, native),
             (Model::Id, [object]) => self.identity_of(frame, *object, || self.call_of_plain(call)),
-            (Model::Hash, [object]) => self.hash_of(frame, *object, native),
+            (Model::Hash, [object]) => self.hash_of_any(frame, *object, native),
             (Model::IsInstance, _) => self.is_instance(call, native),
             (Model::AbstractCheck, [class, asked]) => self.abstract_check(call, [*class, *asked]),
             (
@@ -297,6 +300,13 @@ impl Recorder {
         let gets = name != "__contains__";
         // With others it raises.
         let is_whole = call.args.len() == 2 || (name == "get" && call.args.len() == 3);
+        if is_whole
+            && call.names.is_none()
+            && (name != "__getitem__" || heap::is_exact_dict(dict))
+            && let Some(found) = self.entry_by_hash(call.frame, dict, key)
+        {
+            return self.answered_by_hash(call, &name, found?);
+        }
         let own = self.note(call.frame, |state| {
             let value = heap::dict_get(dict, key);
             if !gets {
@@ -314,6 +324,28 @@ impl Recorder {
             state.read_key(dict, key, value).map(|()| None)
         });
         own.flatten().map_or_else(|| call.natively(), Ok)
+    }
+
+    /// What a method of a dictionary gives that was asked for a key.
+    fn answered_by_hash<'py>(
+        &self,
+        call: Call<'_, 'py>,
+        name: &str,
+        found: Option<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        let py = call.frame.py();
+        match (name, found) {
+            ("__contains__", found) => Ok(PyBool::new(py, found.is_some()).to_owned().into_any()),
+            (_, Some(value)) => Ok(value),
+            ("get", None) => {
+                let default = call.args.get(2).map(|default| (*default).to_owned());
+                Ok(default.unwrap_or_else(|| py.None().into_bound(py)))
+            }
+            (_, None) => {
+                let key = call.args[1].to_owned().unbind();
+                Err(Raised::set(py, PyKeyError::new_err((key,))))
+            }
+        }
     }
 
     /// Methods that read a dictionary as a whole.

@@ -12,11 +12,13 @@
 
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 use stator_bytecode::Meaning;
 use stator_cpython::Result as Raising;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic::WithoutGc;
+use stator_cpython::heap::container::exchange_tuple_item;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
 use stator_evaluator::Link;
@@ -66,6 +68,11 @@ impl Ends for Recorder {
         self.note_generator(frame, generator);
     }
 
+    fn plain_left<'py>(&self, held: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+        let left_with = self.left_with.try_borrow().ok()?;
+        left_with.plain_of(held).map(|plain| plain.bind(held.py()).clone())
+    }
+
     fn stop(&self, frame: &Frame<'_>, reason: Reason, detail: impl Into<String>) {
         if self.stopped.replace(true) {
             return;
@@ -89,6 +96,13 @@ impl Ends for Recorder {
     }
 }
 
+/// A tuple of the trace's own, where a frame at a break has it, and what it stands for.
+enum HeldCopy<'py> {
+    Local(Frame<'py>, usize, Object<'py>),
+    /// At this place in the arguments of an exception.
+    Argument(Object<'py>, usize, Object<'py>),
+}
+
 impl Recorder {
     /// Ends the trace before the current instruction, which is yet to be executed.
     pub(in crate::recorder) fn break_before(&self, frame: &Frame<'_>, stop: Break) {
@@ -104,7 +118,9 @@ impl Recorder {
         } else {
             self.standing(frame).and_then(|frames| {
                 self.carry_symbols(&frames);
+                let copies = self.copies_held(&frames);
                 self.end_with(frame.py(), End::Break(&frames))?;
+                self.put_back(copies);
                 self.note_idle(&frames);
                 Ok(())
             })
@@ -169,13 +185,61 @@ impl Recorder {
         }
     }
 
-    /// What plain Python would have in the place of an object that a frame at a break was left with.
-    pub(in crate::recorder) fn plain_left<'py>(
-        &self,
-        held: Borrowed<'_, 'py>,
-    ) -> Option<Object<'py>> {
-        let left_with = self.left_with.try_borrow().ok()?;
-        left_with.plain_of(held).map(|plain| plain.bind(held.py()).clone())
+    /// The tuples of the trace's own in locals of frames that stand at a graph break, or in the arguments of exceptions there,
+    /// and those that they stand for.
+    fn copies_held<'py>(&self, standing: &[Standing<'py>]) -> Vec<HeldCopy<'py>> {
+        let state = self.state.borrow();
+        let mut found = Vec::new();
+        if !state.has_symbols() {
+            return found;
+        }
+        let plain = |held: &Object<'py>| {
+            let is_tuple = held.is_instance_of::<PyTuple>();
+            let plain = is_tuple.then(|| state.plain(held)).flatten();
+            plain.filter(|plain| !plain.is(held))
+        };
+        let mut look_into = |held: Borrowed<'_, 'py>| {
+            let args = heap::exception_args(held);
+            for (at, item) in
+                args.iter().flat_map(|args| heap::tuple_items(args.as_borrowed())).enumerate()
+            {
+                if let (Some(args), Some(plain)) = (&args, plain(&item)) {
+                    found.push(HeldCopy::Argument(args.clone(), at, plain));
+                }
+            }
+        };
+        let frames = || standing.iter().map(|standing| standing.waiting.frame);
+        for frame in frames() {
+            let locals = (0..frame.code().nlocalsplus()).filter_map(|slot| frame.local(slot));
+            locals.for_each(&mut look_into);
+            frame.stack().iter().flatten().for_each(|held| look_into(*held));
+        }
+        for frame in frames() {
+            for slot in 0..frame.code().nlocalsplus() {
+                if let Some(plain) = frame.local(slot).and_then(|held| plain(&held.to_owned())) {
+                    found.push(HeldCopy::Local(frame, slot, plain));
+                }
+            }
+        }
+        found
+    }
+
+    /// What else holds such a tuple has the one from outside: for `is` they are to be one. The next trace makes copies of its
+    /// own. C code may have borrowed this one.
+    fn put_back(&self, copies: Vec<HeldCopy<'_>>) {
+        for copy in copies {
+            match copy {
+                HeldCopy::Local(frame, slot, plain) => {
+                    let copy = frame.exchange_local(slot, plain);
+                    self.exchanged.borrow_mut().extend(copy.map(Bound::unbind));
+                }
+                HeldCopy::Argument(args, at, plain) => {
+                    let copy = heap::tuple_items(args.as_borrowed()).swap_remove(at);
+                    self.exchanged.borrow_mut().push(copy.unbind());
+                    exchange_tuple_item(args.as_borrowed(), at, plain);
+                }
+            }
+        }
     }
 
     /// Ends the trace before a call, and makes it: what is called may keep its arguments, so it gets the objects that plain

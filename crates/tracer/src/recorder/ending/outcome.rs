@@ -25,6 +25,7 @@ use crate::policy::Policy;
 use crate::profit::Work;
 use crate::recipe::{GraphOutputs, Recipe, RecipeId, Recipes};
 use crate::recorder::ending::drawn::keep_drawn;
+use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::effects;
 use crate::recorder::notes::effects::Last;
 use crate::recorder::notes::frames::Kept;

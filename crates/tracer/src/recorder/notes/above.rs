@@ -69,6 +69,9 @@ pub(in crate::recorder) trait Ends {
     /// The trace goes on in a generator from this instruction on: if no trace can begin where that will stand, the next one
     /// ends before this instruction.
     fn goes_on_in(&self, frame: &Frame<'_>, generator: &Object<'_>);
+
+    /// What plain Python would have in the place of an object that a frame at a break was left with.
+    fn plain_left<'py>(&self, held: Borrowed<'_, 'py>) -> Option<Object<'py>>;
 }
 
 /// Of `ending`: questions about data that a trace goes on behind.
@@ -325,5 +328,24 @@ pub(in crate::recorder) trait Conversions {
         object: Borrowed<'_, 'py>,
         conversion: u32,
         spec: Option<Borrowed<'_, 'py>>,
+    ) -> Option<Result<Object<'py>>>;
+}
+
+/// Of `calls`: entries of outside dictionaries whose keys hash and compare as their parts do, or in Python.
+pub(in crate::recorder) trait HashedKeys {
+    /// What a dictionary holds at such a key; `None`: the key is found otherwise.
+    fn entry_by_hash<'py>(
+        &self,
+        frame: &Frame<'py>,
+        dict: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
+    ) -> Option<Result<Option<Object<'py>>>>;
+
+    /// As `entry_by_hash`, as `d[key]` asks: absence is an error.
+    fn item_by_hash<'py>(
+        &self,
+        frame: &Frame<'py>,
+        dict: Borrowed<'_, 'py>,
+        key: Borrowed<'_, 'py>,
     ) -> Option<Result<Object<'py>>>;
 }

@@ -8,7 +8,7 @@
 //! A number becomes a node of the graph when an operation or the result needs it there.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyList, PyString, PyTuple};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::generic;
@@ -534,7 +534,9 @@ impl State {
         let mut carried = crate::policy::Carried::default();
         for &object in objects {
             let address = object.as_ptr() as usize;
-            let may_be_own = heap::is_number(object) || object.is_exact_instance_of::<PyString>();
+            let may_be_own = heap::is_number(object)
+                || object.is_exact_instance_of::<PyString>()
+                || object.is_instance_of::<PyTuple>();
             let plain = may_be_own.then(|| self.plain(&object.to_owned())).flatten();
             if let Some(plain) = plain.filter(|plain| !plain.is(object)) {
                 let own = object.to_owned().unbind();

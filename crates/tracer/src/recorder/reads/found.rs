@@ -68,6 +68,9 @@ impl State {
             Adopted::New(id) => id,
             Adopted::Before(known) => {
                 self.guard(source, GuardKind::SameAs(known));
+                if kind == Kind::Tuple {
+                    self.fix_copied(object, known);
+                }
                 if !self.unread.is_empty() && !self.is_found_as_set(used, object) {
                     self.read_unread(object);
                 }

@@ -15,7 +15,7 @@ use super::tensor_items::{index_depends_on_data, slice_problem};
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{
-    Arguments, ArrayValues, Changes, Decides, Ends, Looks, Operations, Protocols,
+    Arguments, ArrayValues, Changes, Decides, Ends, HashedKeys, Looks, Operations, Protocols,
 };
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::effects::{CONTENTS, KEYS};
@@ -213,6 +213,9 @@ impl Recorder {
             self.note(frame, |state| state.register(value.as_borrowed()));
             return Ok(value);
         }
+        if is_plain && let Some(value) = self.item_by_hash(frame, owner, key) {
+            return value;
+        }
         let found = heap::dict_get(owner, key);
         let own = self.note(frame, |state| {
             match &found {
@@ -230,6 +233,11 @@ impl Recorder {
         });
         if let Some(Some(own)) = own {
             return Ok(own);
+        }
+        if self.is_stopped() {
+            // It may hold what isn't found without code of the program's. The key may be found in an error.
+            let plain = self.plain_left(key).unwrap_or_else(|| key.to_owned());
+            return ops::get_item(owner, plain.as_borrowed());
         }
         if found.is_none()
             && is_plain
@@ -415,6 +423,9 @@ impl Recorder {
             // It's searched for a key: no value is looked at.
             if !self.keeps_key(frame, container, item) {
                 self.concrete(frame, &[item], "an index or key");
+            }
+            if let Some(found) = self.entry_by_hash(frame, container, item) {
+                return found.map(|found| found.is_some());
             }
         } else {
             self.concrete(frame, &[container, item], "a search");

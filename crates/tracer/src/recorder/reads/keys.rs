@@ -1,7 +1,7 @@
 //! Keys of dictionaries that are looked up: what a dictionary asks of a key, and what it finds.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyString, PyTuple, PyType};
 use stator_cpython::generic;
 use stator_cpython::heap::{dict, tensor, types};
 use stator_cpython::modules::Named;
@@ -114,6 +114,39 @@ impl State {
         Ok(is_known)
     }
 
+    /// Whether a cache finds a part of a key as the object that it is, which is guarded.
+    pub(in crate::recorder) fn is_key_by_identity(
+        &mut self,
+        part: Borrowed<'_, '_>,
+    ) -> Result<bool, Stop> {
+        if self.know_member_key(part)? {
+            return Ok(true);
+        }
+        let is_found_so = match self.kind(part) {
+            Kind::Object | Kind::Function | Kind::Module => true,
+            Kind::Builtin if self.is_own_method(part) => false,
+            Kind::Type | Kind::Builtin | Kind::TorchCallable => {
+                if self.origin(part).is_none() {
+                    self.anchor(part);
+                }
+                true
+            }
+            _ => false,
+        };
+        // C functions are equal where they are one.
+        if !is_found_so || !(generic::is_c_function(part) || types::compares_by_identity(part)) {
+            return Ok(false);
+        }
+        let Some(source) = self.source(part) else { return Ok(false) };
+        if !self.is_identity_guarded(part) {
+            self.know_key_class(part)?;
+            let id = self.object(part);
+            self.guard(source, GuardKind::Is(id));
+            self.objects.mark(part, Mark::ByIdentity);
+        }
+        Ok(true)
+    }
+
     /// How a key is hashed and compared that isn't what it is by its type alone, and so for the one that the dictionary holds
     /// in its place: classes change.
     pub(super) fn know_equality(
@@ -213,4 +246,13 @@ fn is_module(object: Borrowed<'_, '_>) -> bool {
 /// Whether a tensor requires a gradient.
 fn learns(tensor: Borrowed<'_, '_>) -> bool {
     tensor::info(tensor).is_some_and(|info| info.requires_grad)
+}
+
+/// Whether a class of tuples leaves hashing and comparing to `tuple`, as named tuples do.
+pub(in crate::recorder) fn leaves_equality_to_tuples(ty: &Bound<'_, PyType>) -> bool {
+    let plain = ty.py().get_type::<PyTuple>();
+    ["__hash__", "__eq__"].into_iter().all(|name| {
+        let (own, theirs) = (types::lookup_named(ty, name), types::lookup_named(&plain, name));
+        own.zip(theirs).is_some_and(|(own, theirs)| own.is(&theirs))
+    })
 }

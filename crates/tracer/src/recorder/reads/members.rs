@@ -27,7 +27,7 @@ use crate::recorder::notes::state::{Origin, State, Stop};
 const WITHIN: usize = 1;
 
 /// The dictionaries that hold a module's members, in the order in which they are searched.
-fn containers(py: Python<'_>) -> [Borrowed<'_, '_>; 3] {
+pub(super) fn containers(py: Python<'_>) -> [Borrowed<'_, '_>; 3] {
     [
         pyo3::intern!(py, "_parameters").as_any().as_borrowed(),
         pyo3::intern!(py, "_buffers").as_any().as_borrowed(),

@@ -186,17 +186,20 @@ impl State {
         tuple: Borrowed<'_, 'py>,
         is_root: bool,
     ) -> Result<Option<Object<'py>>, Stop> {
-        if !used.moves || !self.holds_symbols(source, tuple, is_root) {
+        if !used.moves {
             return Ok(None);
         }
         if let Some(known) = self.source(tuple) {
-            let symbols = self.symbols.as_ref();
-            let copy = symbols.and_then(|symbols| symbols.copies.get(&known));
-            let copy = copy.map(|copy| copy.bind(tuple.py()).clone());
-            if copy.is_some() {
-                self.adopt_for(used, source, tuple)?;
+            // What stands for it elsewhere does so here, whatever is known of this place.
+            let Some(copy) = self.copy_at(tuple.py(), known) else { return Ok(None) };
+            if self.first_seen(source) {
+                self.guard(source, GuardKind::SameAs(known));
+                self.begin_symbols(tuple.py()).copies.insert(source, copy.clone().unbind());
             }
-            return Ok(copy);
+            return Ok(Some(copy));
+        }
+        if !self.holds_symbols(source, tuple, is_root) {
+            return Ok(None);
         }
         self.objects.adopt(tuple, source);
         self.guard_type(source, tuple);
@@ -220,6 +223,20 @@ impl State {
         let original = tuple.to_owned().unbind();
         symbols.originals.insert(copy.as_ptr() as usize, original);
         Ok(Some(copy))
+    }
+
+    /// The tuple that stands for the one that was found at a source.
+    fn copy_at<'py>(&self, py: Python<'py>, source: SourceId) -> Option<Object<'py>> {
+        Some(self.symbols.as_ref()?.copies.get(&source)?.bind(py).clone())
+    }
+
+    /// A tuple for which another one stands is found at a place where that can't be put: its numbers are what they are.
+    pub(super) fn fix_copied(&mut self, tuple: Borrowed<'_, '_>, known: SourceId) {
+        if let Some(copy) = self.copy_at(tuple.py(), known)
+            && !copy.is(&*tuple)
+        {
+            self.fix(copy.as_borrowed(), "in a tuple that is found in two places");
+        }
     }
 
     /// Whether a tuple, or one within it, holds a number that is to be a symbol.

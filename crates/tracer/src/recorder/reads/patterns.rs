@@ -14,6 +14,8 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Raised, Result, generic, ops};
 
 use super::abstract_classes::is_library_metaclass;
+use super::members::containers;
+use super::protocols::answers_by_itself;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Ends;
@@ -161,7 +163,9 @@ impl Recorder {
     fn says_its_class(&self, subject: Borrowed<'_, '_>) -> bool {
         let ty = subject.get_type();
         let name = pyo3::intern!(subject.py(), "__class__").as_any().as_borrowed();
-        types::slot(ty.as_borrowed(), SlotName::GetAttribute) != Slot::Python
+        // With a `__getattr__` alone what is there is read as by others.
+        (types::slot(ty.as_borrowed(), SlotName::GetAttribute) != Slot::Python
+            || !answers_by_itself(&ty, "__getattribute__"))
             && types::lookup(ty.as_borrowed(), name)
                 .is_some_and(|found| self.descriptor(found.as_borrowed()) == Descriptor::GetSet)
     }
@@ -177,12 +181,18 @@ impl Recorder {
             _ => return false,
         }
         let getattr = pyo3::intern!(subject.py(), "__getattr__").as_any().as_borrowed();
-        if types::slot(ty.as_borrowed(), SlotName::GetAttribute) != Slot::Default
-            || types::lookup(ty.as_borrowed(), getattr).is_some()
-        {
+        let found = types::lookup(ty.as_borrowed(), name);
+        let is_plain = match types::lookup(ty.as_borrowed(), getattr) {
+            None => types::slot(ty.as_borrowed(), SlotName::GetAttribute) == Slot::Default,
+            Some(getter) => {
+                self.functions.is_module_member(getter.as_borrowed())
+                    && !answers_by_itself(&ty, "__getattribute__")
+                    && (found.is_some() || has_of_its_own(subject, name))
+            }
+        };
+        if !is_plain {
             return false;
         }
-        let found = types::lookup(ty.as_borrowed(), name);
         found.is_none_or(|found| {
             use Descriptor::{Function, Member, TupleGetter, Value};
             matches!(self.descriptor(found.as_borrowed()), Function | Member | TupleGetter | Value)
@@ -209,4 +219,16 @@ impl Recorder {
         let found = self.is_instance(call, native)?;
         Ok(found.is(PyBool::new(py, true)))
     }
+}
+
+/// Whether a module of PyTorch's has an attribute, a parameter, a buffer or a module of this name: then its `__getattr__`
+/// needn't be evaluated.
+fn has_of_its_own(module: Borrowed<'_, '_>, name: Borrowed<'_, '_>) -> bool {
+    let Some(dict) = heap::instance_dict(module) else { return false };
+    let holds = |dict: Borrowed<'_, '_>| heap::dict_get(dict, name).is_some();
+    holds(dict.as_borrowed())
+        || containers(module.py()).into_iter().any(|container| {
+            heap::dict_get(dict.as_borrowed(), container)
+                .is_some_and(|container| holds(container.as_borrowed()))
+        })
 }
