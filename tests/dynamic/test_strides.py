@@ -150,3 +150,65 @@ def test_strides_of_fixed_sizes_vary() -> None:
         expected, found = program(x), compiled(x)
         assert torch.equal(expected[0], found[0])
         assert expected[1:] == found[1:]
+
+
+# What lies in memory as sizes have it: copies where a view can't be, and operations that no table follows.
+ARRANGED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "reshape of a transposed one": lambda x: (x[:, None] * x[:, :, None]).transpose(1, 2).reshape(x.shape[0], -1),
+    "reshape that may be a view": lambda x: x.reshape(x.shape[0], 2, -1).transpose(1, 2).reshape(x.shape[0], -1),
+    "flatten": lambda x: (x.unsqueeze(1) * torch.ones(1, 2, 1)).transpose(1, 2).flatten(1),
+    "unflatten": lambda x: x.t().unflatten(0, (2, -1)).flatten(0, 1).t(),
+    "windows": lambda x: x.view(x.shape[0], -1, 2).transpose(0, 1).transpose(0, 1).reshape(x.shape[0], -1),
+    "attention": lambda x: (x.view(x.shape[0], 1, -1, 2) @ torch.ones(2, 2)).transpose(1, 2).reshape(x.shape[0], -1),
+    "sorted": lambda x: x.t().sort(0).values.t(),
+    "interpolated": lambda x: torch.nn.functional.interpolate(x[None], scale_factor=1.0)[0],
+    "transposed sum": lambda x: (x.t() + x.t()).t(),
+    "transform": lambda x: torch.fft.rfft(x).real,
+    "rolled": lambda x: x.roll(1, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", ARRANGED)
+def test_whether_contiguous_gives_its_argument_back(name: str, dynamic: bool | None) -> None:
+    def program(x: torch.Tensor, n: int) -> tuple[Any, ...]:
+        y = ARRANGED[name](x)[:, :n]
+        part = y.contiguous()
+        return y, part, part.exp() if part is y else part.sin(), part.view(-1)
+
+    compiled = stator.compile(program, dynamic=dynamic, recompile_limit=100)
+    with stator.config.patch(strict=True, skip_unprofitable=False):
+        for columns, n in [(4, 4), (6, 6), (8, 8), (8, 5), (10, 3), (8, 8), (6, 50)]:
+            x = torch.randn(3, columns)
+            expected, found = program(x, n), compiled(x, n)
+            assert (expected[0] is expected[1]) == (found[0] is found[1])
+            for plain, ours in zip(expected, found, strict=True):
+                assert torch.equal(plain, ours)
+                assert plain.stride() == ours.stride()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", ARRANGED)
+def test_what_contiguous_gives_back(name: str, dynamic: bool | None) -> None:
+    """The argument itself where a slice takes all, and a copy elsewhere: writes tell."""
+
+    def program(x: torch.Tensor, n: int) -> tuple[Any, ...]:
+        y = ARRANGED[name](x)
+        part = y[:, :n].contiguous()
+        part.add_(1)
+        return (
+            y,
+            part,
+            part.sum(),
+            torch.nn.functional.linear(part[None], torch.ones(2, n), torch.ones(2)),
+        )
+
+    compiled = stator.compile(program, dynamic=dynamic, recompile_limit=100)
+    with stator.config.patch(strict=True, skip_unprofitable=False):
+        for rows, columns, n in [(2, 4, 4), (2, 6, 6), (3, 8, 8), (3, 8, 5), (2, 10, 3), (4, 8, 8), (1, 8, 7), (3, 6, 50)]:  # fmt: skip
+            x = torch.randn(rows, columns)
+            n = min(n, ARRANGED[name](x).shape[1])
+            expected, found = program(x.clone(), n), compiled(x.clone(), n)
+            for plain, ours in zip(expected, found, strict=True):
+                assert torch.equal(plain, ours)
+                assert plain.stride() == ours.stride()

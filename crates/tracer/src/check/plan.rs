@@ -21,7 +21,7 @@ use super::capture::Snapshots;
 use super::failure::{Failure, Found};
 use super::held::Held;
 use super::keys::{Key, Part};
-use super::walk::{does_give, does_rest, found};
+use super::walk::{does_give, does_rest, expected, found};
 use crate::accelerator;
 
 /// Arguments with more items are known by identity.
@@ -254,19 +254,6 @@ pub(super) fn keys_are(py: Python<'_>, found: &[Bound<'_, PyAny>], keys: &[Key])
             Key::Constant(key) => constant::equal(found.as_borrowed(), key.bind_borrowed(py)),
             Key::Known(address) => found.as_ptr() as usize == *address,
         })
-}
-
-fn expected(guard: &TensorGuard) -> tensor::Expected<'_> {
-    tensor::Expected {
-        dtype: guard.dtype,
-        device_type: guard.device_type,
-        device_index: guard.device_index,
-        layout: guard.layout,
-        requires_grad: guard.requires_grad,
-        key_set: guard.key_set,
-        sizes: &guard.sizes,
-        strides: &guard.strides,
-    }
 }
 
 impl Plan {

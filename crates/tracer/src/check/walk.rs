@@ -9,7 +9,7 @@ use stator_cpython::heap::{
     self, Any, container, context, dict, iterator, member, tensor, thread_local, types,
 };
 use stator_cpython::{generator, generic};
-use stator_guards::{Gives, Rests};
+use stator_guards::{Gives, Rests, TensorGuard};
 
 use super::failure::{Failure, Found};
 use super::keys::{Key, Part};
@@ -219,6 +219,20 @@ fn aliasing_holds(test: &TestKind, step: usize, values: &Values<'_>) -> bool {
                 .all(|step| address(*step).is_some_and(|address| seen.insert(address)))
         }
         _ => true,
+    }
+}
+
+/// What a tensor's metadata has to be.
+pub(super) fn expected(guard: &TensorGuard) -> tensor::Expected<'_> {
+    tensor::Expected {
+        dtype: guard.dtype,
+        device_type: guard.device_type,
+        device_index: guard.device_index,
+        layout: guard.layout,
+        requires_grad: guard.requires_grad,
+        key_set: guard.key_set,
+        sizes: &guard.sizes,
+        strides: &guard.strides,
     }
 }
 

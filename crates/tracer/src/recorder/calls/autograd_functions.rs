@@ -6,7 +6,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PySuper, PyTuple, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::hook::Suspended;
-use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, modules, ops};
 
@@ -19,6 +18,7 @@ use crate::recorder::notes::call::{Call, with_receiver};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, State};
+use crate::recorder::operations::places::is_grad_enabled;
 
 /// What is needed of PyTorch.
 struct Known {
@@ -180,13 +180,6 @@ impl Recorder {
         }
         Some(())
     }
-}
-
-/// Whether PyTorch takes note of what gradients are computed through.
-pub(in crate::recorder) fn is_grad_enabled(py: Python<'_>) -> bool {
-    static ASKS: Named = Named::new("torch._C", "is_grad_enabled");
-    let _native = Suspended::new(py);
-    ASKS.get(py).and_then(|asks| asks.call0()).is_ok_and(|on| on.is_truthy().unwrap_or(true))
 }
 
 /// `CO_VARARGS`.

@@ -76,6 +76,7 @@ impl Finish<'_> {
                 Ok(id)
             }
             Some(Origin::Node(node) | Origin::Handle(node)) => {
+                self.state.settle_given_back(object.py(), |_, given| given == node);
                 let recipe = self.outputs.recipe(node);
                 let id = self.recipes.push(recipe);
                 self.insert(address, id);

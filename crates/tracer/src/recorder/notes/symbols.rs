@@ -212,6 +212,10 @@ pub struct Layouts {
     pub scanned: usize,
     /// An operation may have changed a tensor's strides in place: nothing is known any more.
     pub lost: bool,
+    /// Operations that gave their argument back in this call, and may copy it in the next.
+    pub given_back: Vec<NodeId>,
+    /// As these, of those that copied it.
+    pub copied: Vec<NodeId>,
 }
 
 /// What is known of sizes that data decides.

@@ -2,7 +2,7 @@
 //!
 //! A symbolic number is an int or float object of its own, known by its address. The table of them is a note
 //! (`notes/symbols.rs`); `symbols` and `facts` fill it and end it, `fact_log` tells what is assumed, `dynamic` decides which sizes
-//! become symbols, `data_sizes` and `program_sizes` have those that data decides, `drawn` are those that a random generator gave, `lazy_readers` fixes those that C code reads while something else advances it. `arithmetic`, `number_functions`, `dimensions` and `strides`
+//! become symbols, `data_sizes` and `program_sizes` have those that data decides, `drawn` are those that a random generator gave, `lazy_readers` fixes those that C code reads while something else advances it. `arithmetic`, `number_functions`, `dimensions`, `strides`, `reshaped` and `given_back`
 //! compute with them: the result is an object of its own, too, and a node where the graph needs it.
 //!
 //! Whoever reads a number natively says so; then its value is guarded. `read_tensors` takes
@@ -18,6 +18,7 @@ pub(super) mod dynamic;
 pub(super) mod fact_log;
 pub(super) mod facts;
 pub(super) mod float_functions;
+mod given_back;
 pub(super) mod handled;
 pub(super) mod lazy_readers;
 pub(super) mod number_functions;
@@ -27,6 +28,7 @@ pub(super) mod program_sizes;
 pub(super) mod read_exprs;
 pub(super) mod read_numbers;
 pub(super) mod read_tensors;
+mod reshaped;
 pub(super) mod rows;
 pub(super) mod strides;
 pub(super) mod sums;

@@ -6,6 +6,7 @@
 //! the strides that the recorded call had. What can't be said is fixed: the sizes and strides that the
 //! tensor was made from.
 
+use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use stator_cpython::Result;
 use stator_cpython::heap::tensor;
@@ -53,6 +54,9 @@ const ARRANGING: &str = "memory_format layout out names";
 
 /// Views of their argument, where it lies in memory so that it can be looked at.
 const SOMETIMES: &str = "contiguous flatten ravel reshape reshape_as to unflatten";
+
+/// Operations that look at their argument's memory with other sizes, or copy it if they can't.
+const RESHAPING: &str = "view reshape view_as reshape_as flatten unflatten";
 
 fn listed(names: &str, name: &str) -> bool {
     names.split_whitespace().any(|listed| listed == name)
@@ -134,7 +138,7 @@ impl State {
     }
 
     /// A node and all that it was made from, in order.
-    fn ancestors(&self, node: NodeId) -> Vec<NodeId> {
+    pub(super) fn ancestors(&self, node: NodeId) -> Vec<NodeId> {
         let mut found = FxHashSet::default();
         let mut open = vec![node];
         while let Some(next) = open.pop() {
@@ -173,7 +177,7 @@ impl State {
     }
 
     /// The outside tensor that a placeholder takes in.
-    fn placeholder_key(&self, node: NodeId) -> Option<TensorKey> {
+    pub(super) fn placeholder_key(&self, node: NodeId) -> Option<TensorKey> {
         let source = self.inputs.source(node)?;
         Some(TensorKey::Source(source.index() as u32))
     }
@@ -237,7 +241,16 @@ impl State {
             return if is_same { Some(strides) } else { self.contiguous(&sizes) };
         }
         if listed(CONTIGUOUS_OF_CONTIGUOUS, last) {
-            return self.are_contiguous(&args)?.then(|| self.contiguous(&sizes)).flatten();
+            return match self.are_contiguous(&args)? {
+                true => self.contiguous(&sizes),
+                false if listed(RESHAPING, last) => {
+                    let Some(&Arg::Node(base)) = args.first() else { return None };
+                    let strides = self.symbols.as_ref()?.layouts.computed.get(&base)?.clone()?;
+                    let before = self.node_sizes(base)?;
+                    self.reshaped(&before, &strides, &sizes)
+                }
+                false => None,
+            };
         }
         if last == "matmul" {
             // The other way round, the result may be a transposed one.
@@ -291,7 +304,7 @@ impl State {
     }
 
     /// The strides of a contiguous tensor; sizes must be 1 at least.
-    fn contiguous(&mut self, sizes: &Sizes) -> Option<Sizes> {
+    pub(super) fn contiguous(&mut self, sizes: &Sizes) -> Option<Sizes> {
         let context = &mut self.symbols.as_mut()?.context;
         let one = context.constant(1);
         let mut strides: Sizes = sizes.iter().map(|_| one).collect();
@@ -579,47 +592,43 @@ impl State {
     /// The strides of a tensor can't be followed: fixes everything that it was made from.
     pub fn fix_strides(&mut self, tensor: Borrowed<'_, '_>, why: &str) {
         let py = tensor.py();
-        let mut keys = Vec::new();
         match self.origin(tensor) {
-            Some(Origin::Source(source)) => keys.push(TensorKey::Source(source.index() as u32)),
-            Some(Origin::Node(node)) => {
-                for next in self.ancestors(node) {
-                    keys.push(TensorKey::Node(next.index() as u32));
-                    keys.extend(self.placeholder_key(next));
-                    let number = self.symbols.as_ref().and_then(|all| all.integer_of(next));
-                    if let Some(number) = number {
-                        self.specialise_expr(py, number, why);
-                    }
-                }
+            Some(Origin::Source(source)) => {
+                self.fix_layouts(py, &[TensorKey::Source(source.index() as u32)], why);
             }
+            Some(Origin::Node(node)) => self.fix_strides_of(py, node, why),
             _ => {}
         }
+    }
+
+    /// As [`Self::fix_strides`], of what a node gives.
+    pub(super) fn fix_strides_of(&mut self, py: Python<'_>, node: NodeId, why: &str) {
+        let mut keys = Vec::new();
+        for next in self.ancestors(node) {
+            keys.push(TensorKey::Node(next.index() as u32));
+            keys.extend(self.placeholder_key(next));
+            let number = self.symbols.as_ref().and_then(|all| all.integer_of(next));
+            if let Some(number) = number {
+                self.specialise_expr(py, number, why);
+            }
+        }
+        self.fix_layouts(py, &keys, why);
+    }
+
+    fn fix_layouts(&mut self, py: Python<'_>, keys: &[TensorKey], why: &str) {
         for key in keys {
             let Some(symbols) = self.symbols.as_ref() else { return };
-            let sizes = symbols.sizes.get(&key).into_iter();
+            let sizes = symbols.sizes.get(key).into_iter();
             let all: Vec<ExprId> =
-                sizes.chain(symbols.layouts.outside.get(&key)).flatten().copied().collect();
+                sizes.chain(symbols.layouts.outside.get(key)).flatten().copied().collect();
             for expr in all {
                 self.specialise_expr(py, expr, why);
             }
         }
     }
 
-    /// Whether a tensor was contiguous when the trace asked for one that is; it remains so, or not. `is_plain`: in the
-    /// usual order of dimensions.
-    pub fn keep_contiguous(&mut self, tensor: Borrowed<'_, '_>, is_plain: bool) {
-        if self.symbols.is_none() {
-            return;
-        }
-        let known = self.symbolic_strides(tensor).filter(|_| is_plain).zip(self.all_sizes(tensor));
-        let decided = known.and_then(|(strides, sizes)| self.decide_contiguous(&sizes, &strides));
-        if decided.is_none() && self.follows_loose_strides(tensor) {
-            self.fix_strides(tensor, "contiguous");
-        }
-    }
-
     /// Whether a tensor is one from outside whose strides don't follow from its sizes, or looks at the memory of one.
-    fn follows_loose_strides(&self, tensor: Borrowed<'_, '_>) -> bool {
+    pub(super) fn follows_loose_strides(&self, tensor: Borrowed<'_, '_>) -> bool {
         let key = match self.origin(tensor) {
             Some(Origin::Source(source)) => Some(TensorKey::Source(source.index() as u32)),
             Some(Origin::Node(node)) => self.placeholder_key(self.looked_at(node)),
@@ -636,7 +645,7 @@ impl State {
     }
 
     /// The node whose memory a node's result may look at, through views and what copies only where it has to.
-    fn looked_at(&self, mut node: NodeId) -> NodeId {
+    pub(super) fn looked_at(&self, mut node: NodeId) -> NodeId {
         loop {
             let looks = |call: &NodeCall<'_>| call.is_view() || listed(SOMETIMES, call.operation());
             node = match (self.graph.node(node).kind, NodeCall::of(&self.graph, node)) {
@@ -651,7 +660,7 @@ impl State {
     }
 
     /// Whether a tensor of these sizes and strides is contiguous; what isn't known becomes a guard.
-    fn decide_contiguous(&mut self, sizes: &Sizes, strides: &Sizes) -> Option<bool> {
+    pub(super) fn decide_contiguous(&mut self, sizes: &Sizes, strides: &Sizes) -> Option<bool> {
         let context = &mut self.symbols.as_mut()?.context;
         let (zero, one) = (context.constant(0), context.constant(1));
         let is = |context: &mut Context, a, b| {
@@ -678,7 +687,7 @@ impl State {
     }
 
     /// A tensor's sizes as expressions, which may all be constants.
-    fn all_sizes(&mut self, tensor: Borrowed<'_, '_>) -> Option<Sizes> {
+    pub(super) fn all_sizes(&mut self, tensor: Borrowed<'_, '_>) -> Option<Sizes> {
         if let Some(sizes) = self.symbolic_sizes(tensor) {
             return Some(sizes);
         }

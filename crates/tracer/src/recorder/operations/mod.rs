@@ -28,7 +28,7 @@ pub(super) mod hooks;
 pub(super) mod numbers_given;
 pub(super) mod operators;
 pub(super) mod own_generators;
-mod places;
+pub(super) mod places;
 pub(super) mod plain_values;
 pub(super) mod prints;
 pub(super) mod programs;

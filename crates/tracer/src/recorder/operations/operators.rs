@@ -544,6 +544,7 @@ impl Recorder {
             same = state.stands_for(left) == state.stands_for(right);
         }
         self.note(frame, |state| {
+            state.settle_identity(left, right);
             if same && state.is_known_by_value(left) {
                 return Err((Reason::Identity, "identity of what a set holds".into()));
             }

@@ -4,15 +4,16 @@
 
 use pyo3::prelude::*;
 use stator_cpython::heap::tensor;
+use stator_cpython::hook::Suspended;
+use stator_cpython::modules::Named;
 use stator_graph::{Arg, Target, Value};
 use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::raises::NodeCall;
-use crate::recorder::calls::autograd_functions::is_grad_enabled;
 use crate::recorder::notes::call::RecordedArgs;
 use crate::recorder::notes::state::{State, Stop};
-use crate::writes::Asks;
+use crate::writes::{Asks, write_of};
 
 impl State {
     /// Guards where the inputs stand that an operation is about to write, if it asks.
@@ -23,6 +24,7 @@ impl State {
         recorded: &RecordedArgs,
     ) -> Result<(), Stop> {
         let (args, keywords) = (&recorded.args, &recorded.names);
+        self.settle_written(py, target, recorded);
         let call = NodeCall { graph: &self.graph, target, args, keywords, class: None };
         let is_asked = match self.writes.asks_place(call) {
             None => false,
@@ -38,6 +40,23 @@ impl State {
             self.guard_place(py, position)?;
         }
         Ok(())
+    }
+
+    /// What is written may be what an operation gave back, or copied.
+    fn settle_written(&mut self, py: Python<'_>, target: Target, recorded: &RecordedArgs) {
+        if self.symbols.as_ref().is_none_or(|symbols| symbols.layouts.given_back.is_empty()) {
+            return;
+        }
+        let (args, keywords) = (&recorded.args, &recorded.names);
+        let call = NodeCall { graph: &self.graph, target, args, keywords, class: None };
+        let Some((_, targets)) = write_of(call) else { return };
+        let mut written = Vec::new();
+        for arg in targets {
+            self.graph.visit_nodes(arg, &mut |id| written.push(id));
+        }
+        self.settle_given_back(py, |state, node| {
+            written.iter().any(|target| state.may_share(*target, node))
+        });
     }
 
     fn guard_place(&mut self, py: Python<'_>, position: u32) -> Result<(), Stop> {
@@ -70,4 +89,11 @@ impl State {
         }
         requires
     }
+}
+
+/// Whether PyTorch takes note of what gradients are computed through.
+pub(in crate::recorder) fn is_grad_enabled(py: Python<'_>) -> bool {
+    static ASKS: Named = Named::new("torch._C", "is_grad_enabled");
+    let _native = Suspended::new(py);
+    ASKS.get(py).and_then(|asks| asks.call0()).is_ok_and(|on| on.is_truthy().unwrap_or(true))
 }

@@ -35,19 +35,24 @@ impl State {
     }
 
     /// From here on the trace is for tensors that lie in memory such that the operation returns its argument as it did
-    /// now, or doesn't.
+    /// now, or doesn't. The answer is whether that can't be said: then the node asks again, and what it gave is its own.
     pub fn keep_laid_out(
         &mut self,
+        node: NodeId,
         target: Target,
         args: &[Borrowed<'_, '_>],
         names: Option<Borrowed<'_, '_>>,
-    ) {
-        let ([tensor, arguments @ ..], true) = (args, self.symbols.is_some()) else { return };
+        result: Borrowed<'_, '_>,
+    ) -> bool {
+        let ([tensor, arguments @ ..], true) = (args, self.symbols.is_some()) else { return false };
         let arranges = || names.is_some_and(|it| it.contains("memory_format").unwrap_or(true));
+        let is_given_back = tensor.is(result);
         match stator_operators::torch::bare(&self.operation_name(target)) {
-            "contiguous" => self.keep_contiguous(*tensor, arguments.is_empty()),
-            "to" if arranges() => self.keep_contiguous(*tensor, false),
-            _ => {}
+            "contiguous" => {
+                self.keep_contiguous(*tensor, arguments.is_empty(), node, is_given_back)
+            }
+            "to" if arranges() => self.keep_contiguous(*tensor, false, node, is_given_back),
+            _ => false,
         }
     }
 

@@ -353,12 +353,13 @@ impl Operations for Recorder {
                 let node =
                     state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
                 state.bind_result(node, object.as_borrowed(), args)?;
-                state.keep_idle(node, target, args, names, object.as_borrowed());
+                let asks_again = (is_assumed || !is_data_sized)
+                    && state.keep_laid_out(node, target, args, names, object.as_borrowed());
+                if !asks_again {
+                    state.keep_idle(node, target, args, names, object.as_borrowed());
+                }
                 if let Some(way_out) = way_out {
                     state.add_catch(way_out, stack);
-                }
-                if is_assumed || !is_data_sized {
-                    state.keep_laid_out(target, args, names);
                 }
                 if let Some(sized) = sized {
                     state.begin_data_sizes(sized, args, object.as_borrowed())?;
