@@ -100,6 +100,10 @@ VALUES = """
 torch.unique({t}) | {t}.topk(1, dim=-1).values | torch.bincount({i}.flatten().abs()) | {t}.repeat(2, 1) | torch.tril({t}) | {t}.repeat_interleave(2, 0) | torch.masked_select({t}, {t} > 0)
 torch.cat([{t}, {u}]) | torch.stack([{f}, {f}]) | torch.cat([{f}, {g}], -1) | torch.stack(list({t}.unbind(0))) | torch.vstack([{t}, {u}]) | torch.cat([{f}.mean(0, keepdim=True), {g}])
 torch.zeros_like({t}) | torch.ones({t}.shape) | torch.full((2,), {n}) | torch.arange({t}.shape[0]) | torch.zeros({n} % 4 + 1, 4) | torch.tensor({n}) | torch.tensor([1.0, {n}]) | torch.eye({t}.shape[-1])
+{t}[:n] | {t}[:, :n] | {t}[n:] | {t}[..., -n:] | {t}[:n].contiguous() | {t}[:, :n].contiguous() | {t}.t()[:, :n].contiguous() | {t}.sort(0)[0][:, :n].contiguous() | {t}.narrow(0, 0, n) | {t}.split(n)[0] | {t}.chunk(n)[0]
+{t}.reshape({t}.shape[0], -1) | {t}.reshape(-1, {t}.shape[-1]) | {t}.t().reshape(-1) | {t}.transpose(0, -1).reshape({t}.shape[0], -1) | {t}.flatten(0, 1) | {t}.unflatten(-1, (2, -1)) | {t}.view(*{t}.shape, 1) | {t}.view(-1, n) | {t}.t().contiguous()
+F.pad({f}, (0, n)) | F.pad({t}, (0, 0, n, 1)) | {t}.repeat(n, 1) | {t}.expand(n, *{t}.shape) | torch.arange(n) | torch.linspace(0, 1, n) | {t}.new_zeros({t}.size(0), n) | torch.full({t}.shape, n) | torch.cat([{t}, {t}[:n]]) | {f} / {t}.shape[0] | {f} * {t}.numel()
+torch.ones({t}.shape[0], {t}.shape[0]).tril() | torch.zeros({t}.shape) | {f}.new_ones({t}.shape[::-1]) | torch.broadcast_to({t}, (n, *{t}.shape)) | torch.meshgrid({t}[:, 0], {t}[0], indexing="ij")[0] | {t}[torch.arange({t}.shape[0]) % n] | {t}[::n] | {t}.unfold(0, n, 1) | {f}.sum() / n
 torch.rand_like({f}) | torch.randn(2, 4) | F.dropout({f}, 0.5) | torch.randperm({t}.shape[0]) | torch.bernoulli({f}.sigmoid()) | torch.randint(0, 9, (3,)) | torch.multinomial(F.softmax({f}, -1), 1)
 s.w | s.b | s.buffer | s.last if s.last is not None else {f} | s.kept[-1] if s.kept else {f} | s.named.get("a", {f}) | s.w.grad if s.w.grad is not None else {f} | s.b.data
 s.net({f}) | s.table({i} % 10) | F.linear({f}, s.w, s.b) | s.net.norm({f}) | s.net.gru({f})[0] | torch.vmap(lambda r: r.sin() * 2)({f}) | torch.func.grad(lambda r: (r * r).sum())({f})
@@ -112,6 +116,7 @@ torch.autograd.grad(({f} * s.w).sum(), s.w)[0] | torch.autograd.grad({f}.sum(), 
 NUMBERS = """
 n | {t}.shape[0] | {t}.numel() | {t}.dim() | len({t}) | s.count | int(s.rate * 4) | {t}.shape[-1] // 2 | {t}.size(0) * 2 - 1 | int({f}.sum()) % 5 | {i}.sum().item() | max({t}.shape[0], n)
 round({f}.mean().item(), 2) | {f}.max().item() | len(s.kept) | {t}.stride(0) | {t}.storage_offset() | n + 1 | -n | n % 3 | n * s.rate | {t}.shape[0] + {u}.shape[0] | float({t}.sum() > 0) | int({t}.any())
+{t}.shape[0] % 3 | {t}.shape[0] * {u}.shape[-1] | {t}.numel() // 3 | {t}.shape[0] - n | {t}.size(-1) + n | ({t}.shape[0] + 3) // 4 * 4 - {t}.shape[0] | max(1, {t}.shape[0] // 2) | {t}.is_contiguous() + n
 {t}.ndim + n | math.sqrt({t}.numel()) | math.floor(s.rate) | s.sgd.param_groups[0]["lr"] | {t}.nelement() if {t}.requires_grad else n | min(n, {t}.shape[0]) | sum({t}.shape) | {t}._version % 7
 """
 
@@ -140,6 +145,8 @@ BLOCKS = (
     "for k in range({t}.shape[0] % 5):\n%",
     "for k in range(3):\n%\n    if {c}:\n        break",
     "k = 0\nwhile k < 3 and {c}:\n    k += 1\n%",
+    "if {t}.shape[0] > n:\n%\nelif {t}.shape[-1] == {u}.shape[-1]:\n%",
+    "for k in range(0, {t}.shape[0], max(1, int(n))):\n    s.kept.append({t}[k:k + 2].sum())\n%",
     "for row in {t}:\n    s.kept.append(row.sum())\n%",
     "with torch.no_grad():\n%",
     "with torch.enable_grad():\n%",

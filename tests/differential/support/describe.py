@@ -127,8 +127,9 @@ class _Walk:
             return
         try:
             grad_fn = type(value.grad_fn).__name__ if value.grad_fn is not None else None
+            gradient = value.grad if value.is_leaf else None
         except RuntimeError as error:  # of a view whose like was written
-            grad_fn = mask_addresses(str(error))
+            grad_fn, gradient = mask_addresses(str(error)), None
         flags = [
             str(value.dtype),
             str(tuple(value.shape)),
@@ -159,8 +160,8 @@ class _Walk:
         shown = flat[:6].tolist()
         where = f"storage {index}+{value.storage_offset()}"
         self.lines.append(f"{head} {' '.join(flags)} {where} bits={digest} {shown}")
-        if value.is_leaf and value.grad is not None:
-            self.visit(f"{path}.grad", value.grad)
+        if gradient is not None:
+            self.visit(f"{path}.grad", gradient)
         for key, item in vars(value).items():
             if key != _WEAK_MARK:
                 self.visit(f"{path}.{key}", item)
