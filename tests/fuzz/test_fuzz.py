@@ -1,15 +1,12 @@
 """The mutate-between-calls fuzzer: random writes to reachable slots, compiled against plain.
 
-`STATOR_FUZZ_SEED` starts at a given program, or anywhere if it is `random`; `STATOR_FUZZ_SECONDS` sets the
-time (30 by default). The suite starts at a fixed program, so that its result can be repeated.
+`STATOR_FUZZ_SEED` and `STATOR_FUZZ_SECONDS` as in `search`. The suite starts at a fixed program, so that its result can be
+repeated.
 A failure prints the seed and a script that shows it with as few statements as were found.
 """
 
 from __future__ import annotations
 
-import os
-import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,9 +21,7 @@ from .effects import generate as generate_writes
 from .generate import generate as generate_reads
 from .program import Make, Program, Space, check, compiled_function, compiled_with_symbols, shrink
 from .programs import generate as generate_programs
-
-SECONDS = float(os.environ.get("STATOR_FUZZ_SECONDS", "15"))
-SEED = os.environ.get("STATOR_FUZZ_SEED", "200000")
+from .search import search
 
 
 def report(seed: int, program: Program, make: Make = compiled_function) -> str:
@@ -61,18 +56,11 @@ def _make(seed: int) -> Make:
 @pytest.mark.slow
 @GENERATORS
 def test_random_writes_between_calls(generate: Generate, tmp_path: Path) -> None:
-    first = random.SystemRandom().randrange(1_000_000) if SEED == "random" else int(SEED)
-    deadline = time.monotonic() + SECONDS
-    seed = first
-    while time.monotonic() < deadline:
+    def failure(seed: int) -> str | None:
         program, make = generate(seed), _make(seed)
-        if check_in_child(program, make) is not None:
-            text = report(seed, program, make)
-            (tmp_path / "failure.txt").write_text(text)
-            pytest.fail(text, pytrace=False)
-        seed += 1
-    print(f"\n{seed - first} programs from seed {first}")
-    assert seed > first
+        return None if check_in_child(program, make) is None else report(seed, program, make)
+
+    search(tmp_path, "programs", failure)
 
 
 @GENERATORS

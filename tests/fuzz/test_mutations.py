@@ -1,14 +1,11 @@
 """The differential corpus, mutated, compiled against plain.
 
-`STATOR_FUZZ_SEED` and `STATOR_FUZZ_SECONDS` as in `test_fuzz`; `make fuzz` sets them to ten minutes from
-anywhere.
+`STATOR_FUZZ_SEED` and `STATOR_FUZZ_SECONDS` as in `search`; `make fuzz` sets them to ten minutes from anywhere.
 """
 
 from __future__ import annotations
 
 import ast
-import random
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,7 @@ from differential.test_corpus import _CASES
 
 from .child import in_child
 from .mutations import HOSTILE_NAMES, Mutant, Mutation, check, generate, mutated, shown, shrink
-from .test_fuzz import SECONDS, SEED
+from .search import search
 
 pytestmark = pytest.mark.skipif(api.PLAIN, reason="compares with compiled functions")
 
@@ -40,29 +37,23 @@ def report(seed: int, mutant: Mutant, found: str) -> str:
     return f"{again}\n{difference(small) or found}\n{shown(small)}"
 
 
+def failure(seed: int) -> str | None:
+    """What a failing seed shows; None if the two sides are equal."""
+    mutant = generate(seed, KEYS)
+    found = difference(mutant)
+    return None if found is None else report(seed, mutant, found)
+
+
 @pytest.mark.slow
 def test_random_mutants(tmp_path: Path) -> None:
-    first = random.SystemRandom().randrange(1_000_000) if SEED == "random" else int(SEED)
-    deadline = time.monotonic() + SECONDS
-    seed = first
-    while time.monotonic() < deadline:
-        mutant = generate(seed, KEYS)
-        found = difference(mutant)
-        if found is not None:
-            text = report(seed, mutant, found)
-            (tmp_path / "failure.txt").write_text(text)
-            pytest.fail(text, pytrace=False)
-        seed += 1
-    print(f"\n{seed - first} mutants from seed {first}")
-    assert seed > first
+    search(tmp_path, "mutants", failure)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_fixed_mutants(seed: int) -> None:
-    mutant = generate(seed, KEYS)
-    found = difference(mutant)
-    if found is not None:
-        pytest.fail(report(seed, mutant, found), pytrace=False)
+    text = failure(seed)
+    if text is not None:
+        pytest.fail(text, pytrace=False)
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)

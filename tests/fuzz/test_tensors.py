@@ -1,13 +1,10 @@
 """Random tensor programs, compiled against plain.
 
-`STATOR_FUZZ_SEED` and `STATOR_FUZZ_SECONDS` as in `test_fuzz`; `make fuzz` sets them to ten minutes from
-anywhere.
+`STATOR_FUZZ_SEED` and `STATOR_FUZZ_SECONDS` as in `search`; `make fuzz` sets them to ten minutes from anywhere.
 """
 
 from __future__ import annotations
 
-import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,8 @@ import pytest
 from differential.support import api
 
 from .child import in_child
+from .search import search
 from .tensors import TensorProgram, check, generate, shrink
-from .test_fuzz import SECONDS, SEED
 
 pytestmark = pytest.mark.skipif(api.PLAIN, reason="compares with compiled functions")
 
@@ -43,29 +40,23 @@ def report(seed: int, program: TensorProgram, found: str) -> str:
     )
 
 
+def failure(seed: int) -> str | None:
+    """What a failing seed shows; None if the two sides are equal."""
+    program = generate(seed)
+    found = difference(program, seed)
+    return None if found is None else report(seed, program, found)
+
+
 @pytest.mark.slow
 def test_random_tensor_programs(tmp_path: Path) -> None:
-    first = random.SystemRandom().randrange(1_000_000) if SEED == "random" else int(SEED)
-    deadline = time.monotonic() + SECONDS
-    seed = first
-    while time.monotonic() < deadline:
-        program = generate(seed)
-        found = difference(program, seed)
-        if found is not None:
-            text = report(seed, program, found)
-            (tmp_path / "failure.txt").write_text(text)
-            pytest.fail(text, pytrace=False)
-        seed += 1
-    print(f"\n{seed - first} tensor programs from seed {first}")
-    assert seed > first
+    search(tmp_path, "tensor programs", failure)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_fixed_seeds(seed: int) -> None:
-    program = generate(seed)
-    found = difference(program, seed)
-    if found is not None:
-        pytest.fail(report(seed, program, found), pytrace=False)
+    text = failure(seed)
+    if text is not None:
+        pytest.fail(text, pytrace=False)
 
 
 def test_same_seed_gives_the_same_program() -> None:

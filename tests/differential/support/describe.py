@@ -154,7 +154,7 @@ class _Walk:
         storage = value.untyped_storage()._cdata
         index = self._storages.setdefault(storage, len(self._storages))
         plain = value.detach().as_subclass(torch.Tensor).cpu().resolve_conj().resolve_neg()
-        flat = torch.empty(plain.numel(), dtype=plain.dtype).copy_(plain.flatten())
+        flat = torch.empty(plain.numel(), dtype=plain.dtype, device="cpu").copy_(plain.flatten())
         raw = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
         digest = hashlib.sha1(raw).hexdigest()[:12]
         shown = flat[:6].tolist()
