@@ -22,6 +22,9 @@ const FIRST: u32 = 3;
 const EARLY: u64 = 64;
 /// At most so many calls follow one another of which one isn't at rest.
 const RESTING: u64 = 33;
+/// After so many recordings in a row that brought no trace, because the program raised, the next ones wait, whatever
+/// replays gain: those calls raise again.
+const FRUITLESS: u32 = 4;
 /// Of what is left for a recording, its end may take one part of so many.
 const END: u64 = 4;
 
@@ -41,6 +44,8 @@ pub struct Budget {
     /// Nanoseconds of a plain call, the quickest that was timed; 0: none was.
     native: u64,
     gains: bool,
+    /// Recordings without a trace since the last one that brought one.
+    fruitless: u32,
     /// Whether plain calls would do something else, and so aren't made.
     is_steered: bool,
     /// How much slower replays were found to be, if they were.
@@ -59,7 +64,7 @@ impl Budget {
     /// Whether that has to wait, after so many calls of the function.
     #[must_use]
     pub fn waits(&self, calls: u64) -> bool {
-        if self.gains {
+        if self.gains && self.fruitless < FRUITLESS {
             return false;
         }
         let since = self.plain.saturating_add(calls.saturating_sub(self.counted) * self.native);
@@ -130,10 +135,11 @@ impl Budget {
         self.is_steered = true;
     }
 
-    /// A call was recorded, or a part of it, after so many.
-    pub fn recorded(&mut self, nanos: u64, calls: u64) {
+    /// A call was recorded, or a part of it, after so many. `brings`: there is a trace now, or may be.
+    pub fn recorded(&mut self, nanos: u64, calls: u64, brings: bool) {
         let is_first = self.is_first();
         self.takes += 1;
+        self.fruitless = if brings { 0 } else { self.fruitless + 1 };
         (self.plain, self.counted) = (0, calls);
         if is_first {
             self.first = self.first.max(nanos);
@@ -208,14 +214,14 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, EARLY, END, FIRST, LEAST, SHARE};
+    use super::{Budget, EARLY, END, FIRST, FRUITLESS, LEAST, SHARE};
     use crate::clock::Span;
     use crate::gauge::Measured;
 
     /// A function behind its first takes, each of which took so long.
     fn behind_first(nanos: u64) -> Budget {
         let mut budget = Budget::default();
-        (1..=u64::from(FIRST)).for_each(|call| budget.recorded(nanos, call));
+        (1..=u64::from(FIRST)).for_each(|call| budget.recorded(nanos, call, true));
         budget
     }
 
@@ -223,14 +229,14 @@ mod tests {
     fn first_takes_are_free_and_others_are_counted() {
         let mut budget = Budget::default();
         for call in 1..u64::from(FIRST) {
-            budget.recorded(LEAST * 100, call);
+            budget.recorded(LEAST * 100, call, true);
             budget.timed(Span::Native, 1000);
             assert!(budget.allows() && !budget.waits(call));
         }
         let mut budget = behind_first(LEAST / 8);
         budget.timed(Span::Native, 1000);
-        budget.recorded(LEAST / 4, 4);
-        budget.recorded(LEAST / 2, 5);
+        budget.recorded(LEAST / 4, 4, true);
+        budget.recorded(LEAST / 2, 5, true);
         // Another one like that would be too much.
         assert!(!budget.allows());
         let told = budget.tell().expect("it is new");
@@ -247,9 +253,9 @@ mod tests {
         assert!(budget.waits(3) && budget.allows());
         budget.timed(Span::Native, LEAST * 10);
         assert!(!budget.waits(4) && budget.allows());
-        budget.recorded(LEAST * 22, 4);
+        budget.recorded(LEAST * 22, 4, true);
         assert!(budget.allows());
-        budget.recorded(LEAST * 22, 5);
+        budget.recorded(LEAST * 22, 5, true);
         assert!(!budget.allows());
     }
 
@@ -269,7 +275,7 @@ mod tests {
         let mut budget = behind_first(LEAST * 6);
         budget.timed(Span::Native, LEAST * 2);
         let allowance = budget.allowance().expect("the next one isn't a first take");
-        budget.recorded(allowance, 4);
+        budget.recorded(allowance, 4, true);
         // It has cost three quarters of three plain calls.
         assert_eq!(budget.left(), LEAST * 6 / END);
         assert!(!budget.allows());
@@ -287,12 +293,12 @@ mod tests {
     #[test]
     fn late_takes_wait_for_plain_calls() {
         let mut budget = behind_first(100_000);
-        budget.recorded(60_000, 2);
+        budget.recorded(60_000, 2, true);
         budget.timed(Span::Native, 10_000);
         assert!(!budget.waits(EARLY - 1) && budget.allows());
         // It has cost six calls.
         assert!(budget.waits(6 * SHARE + 1) && !budget.waits(6 * SHARE + 2));
-        budget.recorded(60_000, 2000);
+        budget.recorded(60_000, 2000, true);
         assert!(budget.waits(3000));
         // Others may be slower, of which one was timed.
         budget.waited(3001, 50_000);
@@ -314,5 +320,21 @@ mod tests {
         assert_eq!(budget.doubts(), Some(measured));
         budget.gains();
         assert_eq!(budget.doubts(), None);
+    }
+
+    #[test]
+    fn recordings_that_raise_wait_though_replays_gain() {
+        let mut budget = behind_first(300_000);
+        budget.timed(Span::Native, 100_000);
+        budget.gains();
+        for call in EARLY..EARLY + u64::from(FRUITLESS) {
+            assert!(!budget.waits(call));
+            budget.recorded(300_000, call, false);
+        }
+        let last = EARLY + u64::from(FRUITLESS) - 1;
+        assert!(budget.waits(last + 1));
+        assert!(!budget.waits(last + 3 * SHARE));
+        budget.recorded(300_000, last + 3 * SHARE, true);
+        assert!(!budget.waits(last + 3 * SHARE + 1));
     }
 }

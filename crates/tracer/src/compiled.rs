@@ -607,7 +607,8 @@ impl Compiled {
         let brought = session.finish();
         let root = brought.entry();
         let calls = this.get().calls();
-        lock(&this.get().budget).recorded(session.took(), calls);
+        let brings = root.is_some() || result.is_ok();
+        lock(&this.get().budget).recorded(session.took(), calls, brings);
         let settled = contain(py, || {
             faults::at(Stage::Settle)?;
             Self::settle(this, brought)
