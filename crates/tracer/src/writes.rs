@@ -125,7 +125,8 @@ impl Names {
         let (Target::Function { name, .. } | Target::Method { name, .. }) = call.target else {
             return write_of(call);
         };
-        if !call.keywords.is_empty() {
+        let decides = |name: &TextId| matches!(call.graph.text(*name), "out" | "inplace");
+        if call.keywords.iter().any(decides) {
             return write_of(call);
         }
         if self.steady.contains(&name) {
