@@ -291,7 +291,6 @@ class Generator:
         return calls
 
     def _named(self, fits: Callable[[Any], bool]) -> list[str]:
-        # A result of a program's own, of reasonable size.
         return [
             name
             for name, value in self.scope.items()

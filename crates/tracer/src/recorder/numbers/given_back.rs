@@ -43,13 +43,12 @@ impl State {
             }
             return false;
         }
-        let sizes = self.symbolic_sizes(tensor);
+        if let Some(sizes) = self.symbolic_sizes(tensor) {
+            self.set_sizes(TensorKey::Node(node.index() as u32), sizes);
+        }
         self.set_origin(tensor, Origin::Node(node));
         if let Some(symbols) = self.symbols.as_mut() {
             symbols.layouts.given_back.push(node);
-            if let Some(sizes) = sizes {
-                symbols.sizes.insert(TensorKey::Node(node.index() as u32), sizes);
-            }
         }
         true
     }

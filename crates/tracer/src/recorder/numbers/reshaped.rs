@@ -1,9 +1,10 @@
 //! The strides of what `reshape` and its like give, with sizes and strides that are expressions.
 
-use stator_shapes::{Cmp, Context};
+use stator_shapes::Cmp;
 
 use crate::recorder::notes::state::State;
 use crate::recorder::notes::symbols::Sizes;
+use crate::recorder::numbers::strides::are_equal;
 
 impl State {
     /// The strides of what `reshape` gives: those of a view, if there is one, or of a contiguous copy. Which it is, is asked as
@@ -19,11 +20,7 @@ impl State {
     ) -> Option<Sizes> {
         let context = &mut self.symbols.as_mut()?.context;
         let (zero, one) = (context.constant(0), context.constant(1));
-        let is = |context: &mut Context, a, b| {
-            let equal = context.eq(a, b);
-            context.evaluate(equal).value()
-        };
-        if before.iter().any(|size| is(context, *size, zero)) {
+        if before.iter().any(|size| are_equal(context, *size, zero)) {
             return None;
         }
         let mut viewed: Sizes = sizes.iter().map(|_| one).collect();
@@ -33,20 +30,23 @@ impl State {
             piece = context.mul(piece, before[at]).ok()?;
             if at > 0 {
                 let next = context.mul(piece, step).ok()?;
-                if is(context, before[at - 1], one) || is(context, strides[at - 1], next) {
+                if are_equal(context, before[at - 1], one)
+                    || are_equal(context, strides[at - 1], next)
+                {
                     continue;
                 }
             }
             while open > 0 {
                 let has_room = context.compare(Cmp::Lt, filled, piece);
-                if !context.evaluate(has_room).value() && !is(context, sizes[open - 1], one) {
+                if !context.evaluate(has_room).value() && !are_equal(context, sizes[open - 1], one)
+                {
                     break;
                 }
                 open -= 1;
                 viewed[open] = context.mul(filled, step).ok()?;
                 filled = context.mul(filled, sizes[open]).ok()?;
             }
-            if !is(context, filled, piece) {
+            if !are_equal(context, filled, piece) {
                 return self.contiguous(sizes);
             }
             if at > 0 {

@@ -663,22 +663,18 @@ impl State {
     pub(super) fn decide_contiguous(&mut self, sizes: &Sizes, strides: &Sizes) -> Option<bool> {
         let context = &mut self.symbols.as_mut()?.context;
         let (zero, one) = (context.constant(0), context.constant(1));
-        let is = |context: &mut Context, a, b| {
-            let equal = context.eq(a, b);
-            context.evaluate(equal).value()
-        };
         for &size in sizes {
-            if is(context, size, zero) {
+            if are_equal(context, size, zero) {
                 return Some(true);
             }
         }
         let mut expected = one;
         for (&size, &stride) in sizes.iter().zip(strides).rev() {
             // What steps over the only element there is says nothing.
-            if is(context, size, one) {
+            if are_equal(context, size, one) {
                 continue;
             }
-            if !is(context, stride, expected) {
+            if !are_equal(context, stride, expected) {
                 return Some(false);
             }
             expected = context.mul(expected, size).ok()?;
@@ -744,4 +740,10 @@ impl Recorder {
             }
         }
     }
+}
+
+/// Whether two numbers are equal; what isn't known becomes a guard.
+pub(super) fn are_equal(context: &mut Context, left: ExprId, right: ExprId) -> bool {
+    let equal = context.eq(left, right);
+    context.evaluate(equal).value()
 }

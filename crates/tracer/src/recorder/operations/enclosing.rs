@@ -310,12 +310,9 @@ impl State {
 
     /// What a node gives has these sizes, and these strides, if they are known.
     pub(super) fn set_layout(&mut self, node: NodeId, sizes: Sizes, strides: Option<Sizes>) {
-        let Some(symbols) = self.symbols.as_mut() else { return };
-        match strides {
-            Some(strides) => know_layout(symbols, node, Some(sizes), strides),
-            None => {
-                symbols.sizes.insert(TensorKey::Node(node.index() as u32), sizes);
-            }
+        self.set_sizes(TensorKey::Node(node.index() as u32), sizes);
+        if let (Some(strides), Some(symbols)) = (strides, self.symbols.as_mut()) {
+            symbols.layouts.know(node, strides);
         }
     }
 
