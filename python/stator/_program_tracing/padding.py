@@ -438,8 +438,6 @@ _ELEMENTS = (
 def elements(padding: Padding, call: Any, /, *args: Any, **kwargs: Any) -> Any:
     """An element of the result is made of one of each tensor, which are broadcast."""
     given = list(tensors_in((args, kwargs)))
-    if kwargs.get("inplace"):
-        padding.expect_alone(given[0])
     ends = _ends(padding, given)
     are_compared = len(ends) > 1 and all(len(padding.dims(tensor)) < len(ends) for tensor in given)
     # Beside a condition a number has the element type of what it may stand for.
@@ -496,7 +494,6 @@ _IN_PLACE = frozenset(
 @rule_for(*_IN_PLACE, is_of_several=True)
 def _written(padding: Padding, call: Any, /, input: Any, *args: Any, **kwargs: Any) -> Any:
     """The same, written to a tensor that has all of these rows."""
-    padding.expect_alone(input)
     given = list(tensors_in((args, kwargs)))
     ends = _ends(padding, [input, *given])
     if ends.keys() - {input.dim() - dim for dim in padding.dims(input)}:

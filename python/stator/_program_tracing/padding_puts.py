@@ -44,8 +44,6 @@ def _added(
         return call(input, dim, places, padding.only(source, 0), **how)
     if own != at or rows != at:
         raise NotPaddedError("clients of different sizes: rows are added to something else")
-    if call.name.endswith("_"):
-        padding.expect_alone(input)
     padding.holds((places >= 0) & (places < padding.number(input).own))
     number = padding.number(input)
     found = call(input, dim, places, padding.only(source, 0), **how)
@@ -72,8 +70,6 @@ def _put(
         if dim >= len(places):
             raise NotPaddedError(_PUT)
         padding.holds((places[dim] >= 0) & (places[dim] < number.own))
-    if padding.dims(input) and call.name.endswith("_"):
-        padding.expect_alone(input)
     mask = padding.mask(indices[0]).reshape([-1, *[1] * beside])
     added = torch.where(mask, values, torch.zeros((), dtype=values.dtype))
     found = call(input, tuple(places), added, True)
@@ -83,7 +79,6 @@ def _put(
 @rule_for("setitem", is_of_several=True)
 def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> Any:
     """One number where a mask says so, or at places; or anything in parts of each row."""
-    padding.expect_alone(input)
     if isinstance(key, torch.Tensor):
         if (isinstance(value, torch.Tensor) and value.dim()) or padding.is_met(value):
             raise NotPaddedError(_PUT)
@@ -210,8 +205,6 @@ def _put_together(
         return found
     if own != positive(dim, input) or rows != own:
         raise NotPaddedError(_PUT)
-    if call.name.endswith("_"):
-        padding.expect_alone(input)
     padding.holds((places >= 0) & (places < padding.number(input).own))
     padding.mark_as(found, input)
     return (written_as_first if call.name.endswith("_") else as_first)(padding, found)
