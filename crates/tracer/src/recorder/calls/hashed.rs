@@ -74,23 +74,26 @@ impl HashedKeys for Recorder {
         }
         Some(match self.entry_by_hash(frame, dict, key)? {
             Ok(Some(value)) => Ok(value),
-            Ok(None) => {
-                // A tuple of the trace's own isn't found in errors, unless its frame goes on with it.
-                let key = key.to_owned();
-                let plain = if self.is_stopped() {
-                    self.plain_left(key.as_borrowed())
-                } else {
-                    self.state.borrow().plain(&key)
-                };
-                let plain = plain.unwrap_or(key).unbind();
-                Err(Raised::set(frame.py(), PyKeyError::new_err((plain,))))
-            }
+            Ok(None) => Err(self.lacks_key(key)),
             Err(raised) => Err(raised),
         })
     }
 }
 
 impl Recorder {
+    /// The error of a dictionary that lacks a key.
+    pub(super) fn lacks_key(&self, key: Borrowed<'_, '_>) -> Raised {
+        // A tuple of the trace's own isn't found in errors, unless its frame goes on with it.
+        let py = key.py();
+        let key = key.to_owned();
+        let plain = if self.is_stopped() {
+            self.plain_left(key.as_borrowed())
+        } else {
+            self.state.borrow().plain(&key)
+        };
+        Raised::set(py, PyKeyError::new_err((plain.unwrap_or(key).unbind(),)))
+    }
+
     /// `hash()`.
     pub(super) fn hash_of_any<'py>(
         &self,

@@ -1,6 +1,5 @@
 //! Modelled C functions: what each reads and writes becomes guards, or ends the trace.
 
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString, PyType};
 use stator_cpython::frame::Frame;
@@ -8,7 +7,7 @@ use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{BinaryOp, Conversion};
-use stator_cpython::{Raised, Result, generic};
+use stator_cpython::{Result, generic};
 
 use crate::breaks::Reason;
 use crate::functions::{Determined, Model, Operation};
@@ -341,10 +340,7 @@ impl Recorder {
                 let default = call.args.get(2).map(|default| (*default).to_owned());
                 Ok(default.unwrap_or_else(|| py.None().into_bound(py)))
             }
-            (_, None) => {
-                let key = call.args[1].to_owned().unbind();
-                Err(Raised::set(py, PyKeyError::new_err((key,))))
-            }
+            (_, None) => Err(self.lacks_key(call.args[1])),
         }
     }
 
