@@ -13,13 +13,13 @@ import torch.fx
 from torch._dynamo.source import LocalSource
 from torch._guards import TracingContext, tracing
 from torch._inductor.compile_fx import compile_fx_aot
-from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
 )
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from stator._fakes import fake_mode
 from stator._fx.libraries import HopelessError, Look, Made, allocated, ask_for_sizes, tensor_of
 from stator._fx.symbolic import fake_inputs, fix_elements
 from stator.errors import BackendError
@@ -45,7 +45,7 @@ def compile_ahead(
     inputs = [allocated(value) for value in looks]
     written, numbers = _effects(module, inputs)
     environment = ShapeEnv()
-    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    mode = fake_mode(shape_env=environment, allow_non_fake_inputs=True)
     tensors = [tensor_of(value) for value in inputs]
     # 0 and 1 are constants for PyTorch, and the code is for these then.
     constants = [
@@ -95,7 +95,7 @@ def _effects(module: torch.fx.GraphModule, inputs: Sequence[Look]) -> tuple[list
 
     Raises where a library would do something else.
     """
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+    with fake_mode(allow_non_fake_inputs=True) as mode:
         fakes = [
             mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
             for value in inputs

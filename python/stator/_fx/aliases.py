@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._subclasses import FakeTensorMode
 from torch.fx import Node
 
+from stator._fakes import fake_mode
 from stator._fx.graphs import Code
 from stator._fx.libraries import Look, NothingToCompileError, allocated
 
@@ -26,7 +26,7 @@ def take_views(module: torch.fx.GraphModule, looks: Sequence[Look]) -> list[int]
     """Takes the results that are inputs or views of inputs out of a graph. Returns which. Raises
     NothingToCompileError where nothing but these is made."""
     watched = _Watched(module)
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+    with fake_mode(allow_non_fake_inputs=True) as mode:
         try:
             watched.run(
                 *(

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._subclasses import FakeTensorMode
 
+from stator._fakes import fake_mode
 from stator._fx.callables import is_pytorchs
 from stator._fx.computed import Computed, is_of_numbers
 from stator._fx.graphs import Code, Row, graph_module
@@ -37,7 +37,7 @@ def begin(
     modes = Modes.here()
     # Without a GPU, the first thread that enters this mode owns an object that PyTorch uses ever
     # after: it crashes behind that thread's end. That of a call lives longer than that of a job.
-    with FakeTensorMode():
+    with fake_mode():
         pass
 
     def compile() -> Callable[..., Any]:

@@ -19,9 +19,10 @@ from torch._higher_order_ops import effects
 from torch._library.custom_ops import CustomOpDef
 from torch._library.simple_registry import singleton
 from torch._ops import OpOverload, OpOverloadPacket
-from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from stator._fakes import fake_mode
 
 # PyTorch's own operators have rows; the others speak to other processes.
 _EXCLUDED = {"aten", "prim", "c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem"}
@@ -227,7 +228,7 @@ def _without_data(
     kwargs: dict[str, Any],
     shapes: ShapeEnv | None,
 ) -> Any:
-    mode = FakeTensorMode(allow_fallback_kernels=False, shape_env=shapes)
+    mode = fake_mode(allow_fallback_kernels=False, shape_env=shapes)
 
     def without_data(value: Any) -> Any:
         if isinstance(value, torch.Tensor):

@@ -27,8 +27,8 @@ from torch._guards import (
     tracing,
 )
 from torch._logging._internal import trace_structured
-from torch._subclasses import FakeTensorMode
 
+from stator._fakes import fake_mode
 from stator._fx.graphs import Row
 
 __all__ = ["InputSource", "add_metadata", "compilation", "next_compile_id"]
@@ -139,7 +139,7 @@ def compilation(compile_id: CompileId, *, takes_constants: bool) -> Iterator[Non
 
     takes_constants: whether a graph may hold tensors that aren't its inputs.
     """
-    mode = FakeTensorMode(allow_non_fake_inputs=takes_constants)
+    mode = fake_mode(allow_non_fake_inputs=takes_constants)
     context = TracingContext.try_get() or TracingContext(mode)
     with compile_context(CompileContext(compile_id)), tracing(context):
         yield

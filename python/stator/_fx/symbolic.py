@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch._dynamo.source import FloatTensorSource, LocalSource
 from torch._guards import TracingContext, tracing
-from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     ShapeEnv,
     StatelessSymbolicContext,
 )
 
+from stator._fakes import fake_mode
 from stator._fx.assumptions import Tree, assumption
 from stator._fx.computed import Computed
 from stator._fx.graphs import Code, Row, graph_module
@@ -67,7 +67,7 @@ def _compile(
     floats: _Floats,
 ) -> Code:
     environment = ShapeEnv()
-    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    mode = fake_mode(shape_env=environment, allow_non_fake_inputs=True)
     sizes = [args for op, _, _, args, *_ in description if op == "placeholder"]
     examples = fake_inputs(environment, mode, sizes, inputs)
     numbers = [index for index, value in enumerate(inputs) if isinstance(value, float)]

@@ -22,6 +22,7 @@ from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from stator._fakes import fake_mode
 from stator._fx.libraries import HopelessError, Look, allocated, ask_for_sizes, tensor_of
 from stator._fx.tied import Pair, Place
 from stator.errors import BackendError
@@ -42,7 +43,7 @@ def compile_pair(
     # Where there are floats, symbols stand for what elements of tensors are.
     has_floats = any(isinstance(value, float) for value in looks)
     environment = ShapeEnv() if has_floats else None
-    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    mode = fake_mode(shape_env=environment, allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(value, static_shapes=True) for value in inputs]
     parts = _parts(module, fakes, mode)
     if parts is None:

@@ -23,11 +23,11 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
+from stator._fakes import fake_mode
 from stator._program_tracing import (
     TensorSpec,
     arrays,
@@ -413,7 +413,7 @@ class Tracing:
         self.takes: Tree = ("arguments", None, fields)
         leaves = [spec if isinstance(spec, TensorSpec) else TensorSpec(spec) for spec in found]
         self.types = [(_dtype_name(spec.dtype), list(spec.shape)) for spec in leaves]
-        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._mode = fake_mode(allow_non_fake_inputs=True)
         sizes = sizing.sizes() or [
             [UNKNOWN if size is None else size for size in spec.shape] for spec in leaves
         ]
