@@ -1,4 +1,5 @@
-"""Random tensor programs: views, writes in place, data read, gradients, random numbers, modules, optimizers.
+"""Random tensor programs: views, writes in place, data read, gradients, random numbers, modules, optimizers, and
+Python's own objects beside them.
 
 A program is a function of two float tensors, one of integers and a number, and of a world `s` that it reads and
 writes. It is grown one statement at a time in a live run of it, so most statements work at the first call; later
@@ -22,189 +23,9 @@ from differential.support.describe import describe_all, first_difference
 
 import stator
 
+from .rows import BLOCKS, CALLS, NUMBERS, OUTSIDE, PREAMBLE, TESTS, VALUES, WRITES
+
 Space = dict[str, Any]
-
-PREAMBLE = """
-import math
-import types
-
-import torch
-import torch.nn.functional as F
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-
-class Twice(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, n):
-        ctx.save_for_backward(x)
-        ctx.n = n
-        return x * x * n
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, = ctx.saved_tensors
-        return grad * 2 * x * ctx.n, None
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-        self.norm = nn.BatchNorm1d(4)
-        self.drop = nn.Dropout(0.5)
-        self.gru = nn.GRU(4, 4)
-        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
-
-    def forward(self, x):
-        self.seen += 1
-        x = F.gelu(self.inner(x))
-        if x.dim() == 2 and x.shape[0] > 1:
-            x = self.norm(x)
-        return self.drop(x)
-
-
-def world():
-    torch.manual_seed(3)
-    s = types.SimpleNamespace()
-    s.net, s.table = Net(), nn.Embedding(10, 4)
-    s.w, s.b = nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.randn(4))
-    s.buffer, s.mask = torch.randn(4), torch.tensor([True, False, True, True])
-    s.kept, s.named, s.last, s.count, s.rate = [], {}, None, 0, 0.5
-    s.sgd = torch.optim.SGD([s.w, s.b], lr=0.1, momentum=0.9)
-    s.adam = torch.optim.AdamW(s.net.parameters(), lr=0.01)
-    s.schedule = torch.optim.lr_scheduler.StepLR(s.sgd, 2, 0.5)
-    return s
-
-
-def scaled(x, by=2.0, *, add=0):
-    return x * by + add
-
-
-def twice(f, x):
-    return f(f(x))
-"""
-
-VALUES = """
-{f} + {g} | {f} * {g} | {f} - {g} | {f} / {g} | {f} @ s.w | {f}.matmul({g}.t()) | {f} ** 2 | -{f} | {f} * {n} | {n} - {f}
-{f}.sin() | {f}.exp() | torch.relu({f}) | F.gelu({f}) | F.softmax({f}, -1) | F.layer_norm({f}, (4,)) | torch.sigmoid({f}) | {f}.abs().sqrt()
-{f}.tanh() * s.rate | torch.where({f} > 0, {f}, {g}) | torch.clamp({f}, -1, 1) | torch.maximum({f}, {g}) | {f}.clamp(min=s.count) | torch.lerp({f}, {g}, 0.5)
-{t}.sum() | {t}.sum(0) | {f}.mean() | {f}.mean(-1, keepdim=True) | {t}.max() | {t}.max(-1).values | {t}.argmax(-1) | {f}.norm() | {t}.cumsum(0)
-{t}.amax(0) | {f}.var(0) | {f}.std(-1, unbiased=False) | {f}.logsumexp(-1) | {t}.prod(-1) | {t}.any() | {t}.sort(0)[0] | {t}.flip(0) | {t}.roll(1, 0)
-{t}.t() | {t}[0] | {t}[-1] | {t}[1:] | {t}[..., ::2] | {t}[:, 1] | {t}[None] | {t}.reshape(-1) | {t}.view(-1) | {t}.unsqueeze(0) | {t}.squeeze()
-{t}.expand(2, *{t}.shape) | {t}.flatten() | {t}.chunk(2)[0] | {t}.chunk(2, -1)[1] | {t}.unbind(0)[0] | {t}.diagonal() | {t}.transpose(0, -1) | {t}.contiguous()
-{t}.split(2)[0] | {t}.narrow(0, 0, 1) | {t}.select(-1, 0) | {t}.as_strided((2,), (1,)) | {t}.view_as({u}) | {t}.movedim(0, -1) | {t}.unfold(-1, 2, 1)
-{t}.detach() | {t}.clone() | {t}.float() | {t}.double() | {t}.to(torch.int64) | {t}.to({u}.dtype) | {t}.bfloat16() | {t}.bool() | {t}.type_as({u}) | {t}.data
-{t} > 0 | {t} == {u} | {f} < {g} | ({t} > 0) & ({u} < 1) | ~({t} > 0) | {f}.isnan() | {t}.eq({n}) | {t}.ne(0).int()
-{t}[{i} % {t}.shape[0]] | {t}[{t} > 0] | {t}.index_select(0, {i}.flatten() % {t}.shape[0]) | {t}.gather(0, torch.zeros_like({t}, dtype=torch.int64)) | {t}.nonzero() | {t}.masked_fill({t} > 1, 0)
-torch.unique({t}) | {t}.topk(1, dim=-1).values | torch.bincount({i}.flatten().abs()) | {t}.repeat(2, 1) | torch.tril({t}) | {t}.repeat_interleave(2, 0) | torch.masked_select({t}, {t} > 0)
-torch.cat([{t}, {u}]) | torch.stack([{f}, {f}]) | torch.cat([{f}, {g}], -1) | torch.stack(list({t}.unbind(0))) | torch.vstack([{t}, {u}]) | torch.cat([{f}.mean(0, keepdim=True), {g}])
-torch.zeros_like({t}) | torch.ones({t}.shape) | torch.full((2,), {n}) | torch.arange({t}.shape[0]) | torch.zeros({n} % 4 + 1, 4) | torch.tensor({n}) | torch.tensor([1.0, {n}]) | torch.eye({t}.shape[-1])
-{t}[:n] | {t}[:, :n] | {t}[n:] | {t}[..., -n:] | {t}[:n].contiguous() | {t}[:, :n].contiguous() | {t}.t()[:, :n].contiguous() | {t}.sort(0)[0][:, :n].contiguous() | {t}.narrow(0, 0, n) | {t}.split(n)[0] | {t}.chunk(n)[0]
-{t}.reshape({t}.shape[0], -1) | {t}.reshape(-1, {t}.shape[-1]) | {t}.t().reshape(-1) | {t}.transpose(0, -1).reshape({t}.shape[0], -1) | {t}.flatten(0, 1) | {t}.unflatten(-1, (2, -1)) | {t}.view(*{t}.shape, 1) | {t}.view(-1, n) | {t}.t().contiguous()
-F.pad({f}, (0, n)) | F.pad({t}, (0, 0, n, 1)) | {t}.repeat(n, 1) | {t}.expand(n, *{t}.shape) | torch.arange(n) | torch.linspace(0, 1, n) | {t}.new_zeros({t}.size(0), n) | torch.full({t}.shape, n) | torch.cat([{t}, {t}[:n]]) | {f} / {t}.shape[0] | {f} * {t}.numel()
-torch.ones({t}.shape[0], {t}.shape[0]).tril() | torch.zeros({t}.shape) | {f}.new_ones({t}.shape[::-1]) | torch.broadcast_to({t}, (n, *{t}.shape)) | torch.meshgrid({t}[:, 0], {t}[0], indexing="ij")[0] | {t}[torch.arange({t}.shape[0]) % n] | {t}[::n] | {t}.unfold(0, n, 1) | {f}.sum() / n
-torch.rand_like({f}) | torch.randn(2, 4) | F.dropout({f}, 0.5) | torch.randperm({t}.shape[0]) | torch.bernoulli({f}.sigmoid()) | torch.randint(0, 9, (3,)) | torch.multinomial(F.softmax({f}, -1), 1)
-s.w | s.b | s.buffer | s.last if s.last is not None else {f} | s.kept[-1] if s.kept else {f} | s.named.get("a", {f}) | s.w.grad if s.w.grad is not None else {f} | s.b.data
-s.net({f}) | s.table({i} % 10) | F.linear({f}, s.w, s.b) | s.net.norm({f}) | s.net.gru({f})[0] | torch.vmap(lambda r: r.sin() * 2)({f}) | torch.func.grad(lambda r: (r * r).sum())({f})
-Twice.apply({f}, {n}) | checkpoint(F.gelu, {f}, use_reentrant=False) | scaled({f}, by=s.rate) | scaled({f}, add={n}) | twice(torch.sin, {f}) | twice(lambda r: r * s.rate, {f}) | sum([{f}, {f}])
-torch.einsum("...i,ij->...j", {f}, s.w) | F.cross_entropy({f}, {f}.argmax(-1)) | F.mse_loss({f}, {g}) | F.pad({f}, (1, 0)) | F.one_hot({i} % 5, 5) | torch.outer(s.b, {f}.flatten()) | F.normalize({f}, dim=-1)
-F.scaled_dot_product_attention({f}, {f}, {f}) | torch.cdist({f}, {g}) | torch.linalg.norm({f}, dim=-1) | F.avg_pool1d({f}, 2) | F.interpolate({f}[None], scale_factor=2) | torch.bucketize({f}, s.buffer.sort()[0])
-torch.autograd.grad(({f} * s.w).sum(), s.w)[0] | torch.autograd.grad({f}.sum(), s.b, allow_unused=True)[0] or {f} | torch.complex({f}, {f}).abs() | torch.fft.rfft({f}).real | torch.view_as_complex({f}[..., :2].contiguous()).abs()
-"""
-
-NUMBERS = """
-n | {t}.shape[0] | {t}.numel() | {t}.dim() | len({t}) | s.count | int(s.rate * 4) | {t}.shape[-1] // 2 | {t}.size(0) * 2 - 1 | int({f}.sum()) % 5 | {i}.sum().item() | max({t}.shape[0], n)
-round({f}.mean().item(), 2) | {f}.max().item() | len(s.kept) | {t}.stride(0) | {t}.storage_offset() | n + 1 | -n | n % 3 | n * s.rate | {t}.shape[0] + {u}.shape[0] | float({t}.sum() > 0) | int({t}.any())
-{t}.shape[0] % 3 | {t}.shape[0] * {u}.shape[-1] | {t}.numel() // 3 | {t}.shape[0] - n | {t}.size(-1) + n | ({t}.shape[0] + 3) // 4 * 4 - {t}.shape[0] | max(1, {t}.shape[0] // 2) | {t}.is_contiguous() + n
-{t}.ndim + n | math.sqrt({t}.numel()) | math.floor(s.rate) | s.sgd.param_groups[0]["lr"] | {t}.nelement() if {t}.requires_grad else n | min(n, {t}.shape[0]) | sum({t}.shape) | {t}._version % 7
-"""
-
-WRITES = """
-{t}.add_(1) | {t}.mul_(2) | {f}.add_({g}) | {f} += {g} | {f} *= s.rate | {t}[0] = {n} | {t}[..., 0] = {u}[..., 0] | {f}[{f} > 1] = 0.5 | {t}.copy_({u}) | {t}.zero_() | {t}.fill_({n}) | {t}[:] = {u}
-{t}.t_() | {t}.unsqueeze_(0) | {t}.squeeze_() | {t}.requires_grad_(True) | {f}.requires_grad_() | {t}.detach_() | {f}.data = {g} | {f}.data.mul_(0.5) | {t}.swapaxes_(0, -1) | {f}.clamp_(-1, 1) | {f}.relu_()
-{f}.normal_() | {f}.uniform_(0, 1) | {f}.bernoulli_(0.5) | F.relu({f}, inplace=True) | F.dropout({f}, 0.5, inplace=True) | {t}.masked_fill_({t} > 0, 1) | {t}.index_fill_(0, {i}.flatten() % {t}.shape[0], 2) | {f}.addmm_({f}, s.w)
-{t}.index_add_(0, torch.arange({t}.shape[0]), {t}) | {t}.scatter_(0, torch.zeros_like({t}, dtype=torch.int64), {t}) | {f}.lerp_({g}, 0.5) | torch.add({f}, {g}, out={f}) | torch.sum({f}, 0, out=s.buffer) | torch._foreach_add_([s.buffer, {f}], 1.0)
-{t}.resize_(0) | {t}.set_({u}) | {f}.exp_() | {t}.view(-1)[0] = {n} | {t}[1:].add_(1) | {t}.diagonal().add_(1) | {t}.unbind(0)[0].mul_(3) | {t}.expand(2, *{t}.shape)[0].add_(1)
-s.last = {t} | s.kept.append({t}) | s.kept.append({n}) | s.named["a"] = {f} | s.count += 1 | s.count = {n} | s.rate *= 0.5 | s.buffer.copy_({f}.flatten()[:4]) | s.buffer = {f}.detach() | s.buffer.lerp_({f}.detach(), 0.1) | s.kept.clear() | s.last = None
-s.w.data.mul_(0.9) | s.w.data = s.w.data * 0.5 | s.w.grad = None | s.b.grad = torch.ones(4) | s.w.grad.zero_() | s.b.requires_grad_(not s.b.requires_grad) | s.net.train(not s.net.training) | s.net.norm.eval() | s.table.weight.data[0] = 0
-({f}.float() * 1.0).sum().backward() | ({f} * s.b).sum().backward() | F.linear({f}, s.w, s.b).mean().backward() | s.net({f}).sum().backward() | (s.w * s.b).sum().backward() | s.table({i} % 10).sum().backward() | {f}.sum().backward(retain_graph=True)
-s.sgd.step() | s.sgd.zero_grad() | s.sgd.zero_grad(set_to_none=False) | s.adam.step() | s.adam.zero_grad() | s.schedule.step() | nn.utils.clip_grad_norm_([s.w, s.b], 1.0) | s.sgd.param_groups[0]["lr"] *= 0.5
-{f}.register_hook(lambda grad: grad * 2) | {f}.retain_grad() | {f}.register_hook(s.kept.append) | s.w.register_post_accumulate_grad_hook(lambda p: s.kept.append(1)) | torch.manual_seed({n} % 9) | torch.set_grad_enabled(True)
-print({n}) | s.kept.append(f"{{{n}:.2f}}") | s.named[f"k{{n}}"] = {n} | s.kept.append({t}.tolist()) | s.kept.append(list({t}.shape)) | assert {c} | s.kept.append(float({f}.sum())) | s.named.setdefault("r", []).append({f}.mean().item()) | s.kept.append({t}.is_contiguous())
-"""
-
-TESTS = """
-{t}.sum() > 0 | {f}.mean() < {n} | {t}.shape[0] > 2 | {t}.shape[0] % 2 == 0 | s.count > 1 | n > 2 | {f}.isnan().any() | {t}.requires_grad | {t}.is_contiguous() | {t}.dtype == torch.float32 | {t}.numel() | torch.equal({t}, {u}) | {t}.any()
-{t}.max() == {n} | s.last is None | {t} is {u} | len(s.kept) > 2 | {f}.grad_fn is None | {t}.dim() == 2 | s.net.training | torch.is_grad_enabled() | {t}.shape == {u}.shape | {f}.norm().item() > 3 | (n > 1 and {f}.sum() > 0) | torch.allclose({f}, {g}) | {t}.is_leaf
-"""
-
-BLOCKS = (
-    "if {c}:\n%\nelse:\n%",
-    "if {c}:\n%",
-    "for k in range({t}.shape[0] % 5):\n%",
-    "for k in range(3):\n%\n    if {c}:\n        break",
-    "k = 0\nwhile k < 3 and {c}:\n    k += 1\n%",
-    "if {t}.shape[0] > n:\n%\nelif {t}.shape[-1] == {u}.shape[-1]:\n%",
-    "for k in range(0, {t}.shape[0], max(1, int(n))):\n    s.kept.append({t}[k:k + 2].sum())\n%",
-    "for row in {t}:\n    s.kept.append(row.sum())\n%",
-    "with torch.no_grad():\n%",
-    "with torch.enable_grad():\n%",
-    "with torch.autocast('cpu', torch.bfloat16):\n%",
-    "with torch.random.fork_rng():\n%",
-    "with torch.inference_mode():\n%",
-    "try:\n%\nexcept (RuntimeError, IndexError, ValueError, TypeError, AttributeError) as error:\n    s.kept.append(type(error).__name__)",
-    "try:\n%\nfinally:\n%",
-    "try:\n%\n    if {c}:\n        raise KeyError(n)\nexcept KeyError as error:\n%",
-    "def inner(r, k=n):\n%\n    return r * 2\nx = inner(x)",
-    "s.kept.extend([r * 2 for r in {t}])",
-    "if {c}:\n    return {t}, {n}\n%",
-)
-
-CALLS = (
-    "torch.randn({r}, 4), torch.randn({r}, 4), torch.arange({r}), {n}",
-    "torch.randn({r}, 4), torch.randn(4), torch.arange({r}), {n}",
-    "torch.randn({r}, 4), torch.randn({r}, 4), torch.randint(0, 5, (3,)), {n}",
-    "torch.randn(4, {r}).t(), torch.randn({r}, 4), torch.arange({r}), {n}",
-    "torch.randn({r}, 8)[:, ::2], torch.randn({r}, 4), torch.arange({r}), {n}",
-    "torch.randn({r}, 4, requires_grad=True), torch.randn({r}, 4), torch.arange({r}), {n}",
-    "torch.randn({r}, 4, requires_grad=True) * 2, torch.randn(4, requires_grad=True), torch.arange({r}), {n}",
-    "*[torch.randn({r}, 4)] * 2, torch.arange({r}), {n}",
-    "*torch.randn(2, {r}, 4).unbind(), torch.arange({r}), {n}",
-    "*(lambda r: (r[1:], r[:-1]))(torch.randn({r} + 1, 4)), torch.arange({r}), {n}",
-    "torch.randn({r}, 4, dtype=torch.float64), torch.randn({r}, 4), torch.arange({r}), {n}",
-    "torch.randn({r}, 4).bfloat16(), torch.randn({r}, 4).bfloat16(), torch.arange({r}), {n}",
-    "s.w, s.b, torch.arange({r}), {n}",
-    "s.last if isinstance(s.last, torch.Tensor) else torch.zeros({r}, 4), torch.randn({r}, 4), torch.arange({r}), {n}",
-    "torch.randn(1, 4).expand({r}, 4), torch.randn({r}, 4), torch.arange({r}), {n}",
-    "torch.full(({r}, 4), float('nan')), torch.randn({r}, 4), torch.arange({r}), {n}",
-    "nn.Parameter(torch.randn({r}, 4)), torch.randn({r}, 4), torch.arange({r}, dtype=torch.int32), {n}",
-)
-
-OUTSIDE = (
-    "s.w.requires_grad_(False)",
-    "s.w.requires_grad_(True)",
-    "s.w.grad = None; s.b.grad = None",
-    "s.net.eval()",
-    "s.net.train()",
-    "s.rate = 2.0",
-    "s.rate = 3",
-    "s.count = 0",
-    "s.kept.clear()",
-    "s.last = torch.randn(3, 4)",
-    "s.buffer = torch.randn(4, dtype=torch.float64)",
-    "s.w.data = torch.randn(4, 4).t()",
-    "s.net.double()",
-    "s.net.float()",
-    "s.w = nn.Parameter(torch.randn(4, 4))",
-    "s.sgd.param_groups[0]['lr'] = 0.01",
-    "s.net.register_forward_hook(lambda m, given, out: out * 2)",
-    "s.b = s.w[0]",
-    "scaled.__defaults__ = (3.0,)",
-    "Net.forward = lambda self, x: self.inner(x)",
-    "torch.set_default_dtype(torch.float64)",
-    "torch.set_default_dtype(torch.float32)",
-)
 
 
 def _rows(text: str) -> list[str]:
@@ -343,8 +164,9 @@ class Generator:
             return self._simple()
         lines = []
         for line in self._filled(self.rng.choice(BLOCKS)).splitlines():
-            if line == "%":
-                lines += [f"    {self._inner()}" for _ in range(self.rng.randint(1, 2))]
+            if line.endswith("%"):
+                indent = line.replace("%", "    ")
+                lines += [indent + self._inner() for _ in range(self.rng.randint(1, 2))]
             else:
                 lines.append(line)
         return "\n".join(lines)
@@ -362,7 +184,8 @@ class Generator:
             statement, before = self._statement(), dict(self.scope)
             try:
                 exec(compile(statement, "attempt.py", "exec", dont_inherit=True), self.scope)
-            except SyntaxError:  # it returns: it is reached by some calls only
+            except SyntaxError:  # It returns, if it's right: it is reached by some calls only.
+                compile(f"def fn():\n{textwrap.indent(statement, '    ')}", "attempt.py", "exec")
                 return statement
             except Exception:
                 self.scope.clear()

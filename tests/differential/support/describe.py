@@ -103,7 +103,9 @@ class _Walk:
     def _atom(self, path: str, value: Any) -> bool:
         kind = type(value)
         if kind is float:
-            self.lines.append(f"{path}: float {struct.pack('>d', value).hex()} ({value!r})")
+            # Which of two NaNs a sum gives, so its sign, is up to the C compiler.
+            bits = "nan" if value != value else struct.pack(">d", value).hex()
+            self.lines.append(f"{path}: float {bits} ({value!r})")
         elif kind is complex:
             bits = struct.pack(">dd", value.real, value.imag).hex()
             self.lines.append(f"{path}: complex {bits} ({value!r})")
