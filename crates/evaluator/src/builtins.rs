@@ -101,7 +101,8 @@ impl End {
                 Err(Raised) if ops::is_exhausted(py) => Ok(args[1].to_owned()),
                 result => result,
             },
-            End::Attribute { next } => or_getattr(args, next, result, interrupts),
+            End::Attribute { next } => or_getattr(args, next, result, interrupts)
+                .map_err(|raised| ops::lacks(args[0], args[1], raised)),
             End::AttributeOr { next } => {
                 or_missing(py, or_getattr(args, next, result, interrupts), || args[2].to_owned())
             }

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
@@ -10,6 +10,7 @@ use super::attributes::call_no_args;
 use crate::ffi as shim;
 #[cfg(Py_3_12)]
 use crate::frame::Frame;
+use crate::generic;
 use crate::object::{Borrowed, Object, owned, status};
 use crate::raised::{Raised, Result};
 use crate::thread::Thread;
@@ -92,6 +93,30 @@ pub fn stop_iteration_error<'py>(
         ffi::PyException_SetContext(error.as_ptr(), exception.to_owned().into_ptr());
     }
     Ok(Some(error.into_any()))
+}
+
+/// What `owner.name` has raised, as `PyObject_GetAttr` passes it on: an `AttributeError` says of what it speaks, whoever
+/// raised it.
+pub fn lacks(owner: Borrowed<'_, '_>, name: Borrowed<'_, '_>, raised: Raised) -> Raised {
+    let py = owner.py();
+    if !generic::exception_matches::<PyAttributeError>(py) {
+        return raised;
+    }
+    let thread = Thread::current(py);
+    let exception = thread.take_exception();
+    let fields = py.get_type::<PyAttributeError>();
+    let is_empty = |field: &str| {
+        let field = fields.getattr("__dict__").and_then(|fields| fields.get_item(field));
+        let value = field.and_then(|field| field.call_method1("__get__", (&exception,)));
+        value.is_ok_and(|value| value.is_none())
+    };
+    if is_empty("name") && is_empty("obj") {
+        let set = exception.setattr("name", name).and_then(|()| exception.setattr("obj", owner));
+        if let Err(error) = set {
+            return Raised::set(py, error);
+        }
+    }
+    thread.restore_exception(exception)
 }
 
 /// `raise`, `raise exception`, `raise exception from cause`.

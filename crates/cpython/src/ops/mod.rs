@@ -35,7 +35,7 @@ pub use containers::{
     list_extend, list_to_tuple, map_add, set_add, set_update,
 };
 pub use exceptions::{
-    Raise, check_except_star_type, check_except_type, is_stop_async_iteration, match_group,
+    Raise, check_except_star_type, check_except_type, is_stop_async_iteration, lacks, match_group,
     matches_exception, prepare_reraise_star, raise, traceback_of,
 };
 #[cfg(Py_3_12)]

@@ -6,6 +6,7 @@
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use stator_cpython::heap::types;
 use stator_cpython::object::{Borrowed, Object};
 
 use super::outcome::{Finish, Made};
@@ -29,7 +30,7 @@ pub(in crate::recorder) fn is_raised_by_c_code(object: Borrowed<'_, '_>) -> bool
     let class = object.get_type();
     object.is_instance_of::<PyBaseException>()
         && heap::is_builtin_type(class.as_any().as_borrowed())
-        && has_plain_layout(&class)
+        && fields(&class).is_some()
         && object.getattr("args").is_ok_and(|args| heap::is_constant(args.as_borrowed()))
 }
 
@@ -45,6 +46,33 @@ pub(in crate::recorder) fn has_plain_layout(class: &Bound<'_, PyType>) -> bool {
     builtin.all(|base| keeps_arguments_alone(&base))
 }
 
+/// The fields that C classes add to `BaseException`'s, such as `AttributeError.name`: each is a member that can be set.
+/// `None`: a class keeps something else.
+fn fields<'py>(class: &Bound<'py, PyType>) -> Option<Vec<Object<'py>>> {
+    let py = class.py();
+    let size =
+        |class: &Bound<'_, PyAny>| class.getattr("__basicsize__").ok()?.extract::<usize>().ok();
+    let (object, base) = (py.get_type::<PyAny>(), py.get_type::<PyBaseException>());
+    let mut found = Vec::new();
+    for class in class.mro().iter() {
+        if !heap::is_builtin_type(class.as_borrowed()) || class.is(&object) || class.is(&base) {
+            continue;
+        }
+        let class = class.cast_into::<PyType>().ok()?;
+        let kept = types::class_dict(class.as_borrowed())?;
+        let members = heap::dict_items(kept.as_borrowed()).into_iter().map(|(_, value)| value);
+        let own: Vec<_> = members
+            .filter(|value| heap::type_name(value.as_borrowed()) == "member_descriptor")
+            .collect();
+        let added = size(class.as_any())? - size(&class.getattr("__base__").ok()?)?;
+        if added != own.len() * size_of::<usize>() {
+            return None;
+        }
+        found.extend(own);
+    }
+    Some(found)
+}
+
 impl Finish<'_> {
     /// The recipe of an exception.
     pub(in crate::recorder) fn exception(&mut self, object: Borrowed<'_, '_>) -> Made<Recipe> {
@@ -52,7 +80,8 @@ impl Finish<'_> {
         let class = object.get_type();
         let refuse = || (Reason::Result, heap::type_name(object));
         let base = py.get_type::<PyBaseException>();
-        if !has_plain_layout(&class) || base.call_method1("__new__", (&class,)).is_err() {
+        let Some(own) = fields(&class) else { return Err(refuse()) };
+        if base.call_method1("__new__", (&class,)).is_err() {
             return Err(refuse());
         }
         self.traceback(object)?;
@@ -68,6 +97,14 @@ impl Finish<'_> {
             }
             let descriptor = self.keep(descriptor.as_borrowed());
             slots.push((descriptor, self.recipe(value.as_borrowed())?));
+        }
+        for field in own {
+            let value = field.call_method1("__get__", (object,)).map_err(refused)?;
+            if !value.is_none() {
+                self.temporaries.push(value.clone().unbind());
+                let field = self.keep(field.as_borrowed());
+                slots.push((field, self.recipe(value.as_borrowed())?));
+            }
         }
         for (descriptor, value) in heap::slot_values(object) {
             let descriptor = self.keep(descriptor.as_borrowed());

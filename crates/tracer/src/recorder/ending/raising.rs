@@ -5,10 +5,12 @@
 //! guarded: so a replay needn't try it again. Whatever may have been about data, or about memory,
 //! breaks the graph.
 
-use pyo3::exceptions::{PyBaseException, PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{
+    PyAttributeError, PyBaseException, PyIndexError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyModule, PyString, PyType};
 use stator_cpython::frame::Frame;
 use stator_cpython::modules;
 use stator_cpython::object::{Borrowed, Object};
@@ -124,6 +126,7 @@ impl Recorder {
                 && state.roots.carried(exception).is_none()
                 && is_raised_by_c_code(exception)
                 && !names_address(exception)
+                && state.guard_named(exception)?
             {
                 state.set_fresh(exception);
             }
@@ -147,6 +150,29 @@ impl Recorder {
 }
 
 impl State {
+    /// What lacks an attribute is named by its class in the error's text: guards that name. False: the error doesn't say
+    /// what it speaks of.
+    pub(super) fn guard_named(&mut self, exception: Borrowed<'_, '_>) -> Result<bool, Stop> {
+        let py = exception.py();
+        if !exception.is_instance_of::<PyAttributeError>() {
+            return Ok(true);
+        }
+        let part = |name: &str| exception.getattr(name).ok();
+        let (Some(object), Some(name)) = (part("obj"), part("name")) else { return Ok(false) };
+        if name.is_none() || object.is_instance_of::<PyModule>() {
+            return Ok(false);
+        }
+        let class = object.cast::<PyType>().cloned().unwrap_or_else(|_| object.get_type());
+        let class = class.as_any().as_borrowed();
+        if self.origin(class).is_none() {
+            self.anchor(class);
+        }
+        let field = pyo3::intern!(py, "__name__");
+        let Ok(name) = class.getattr(field) else { return Ok(false) };
+        self.read_class_field(class, "__name__", name.as_borrowed())?;
+        Ok(true)
+    }
+
     fn splits(&mut self, exception: Borrowed<'_, '_>) -> Result<(), Stop> {
         if exception.is_none() {
             return Ok(());

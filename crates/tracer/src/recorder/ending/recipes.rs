@@ -134,7 +134,9 @@ impl Finish<'_> {
                     self.insert(address, id);
                     Ok(id)
                 }
-                None if exceptions::is_raised_by_c_code(object) => {
+                None if exceptions::is_raised_by_c_code(object)
+                    && self.state.guard_named(object)? =>
+                {
                     self.state.set_fresh(object);
                     self.recipe(object)
                 }

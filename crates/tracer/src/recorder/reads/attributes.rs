@@ -146,6 +146,15 @@ impl Recorder {
         owner: Borrowed<'_, 'py>,
         name: Borrowed<'_, 'py>,
     ) -> Result<Found<'py>> {
+        self.find(frame, owner, name).map_err(|raised| ops::lacks(owner, name, raised))
+    }
+
+    fn find<'py>(
+        &self,
+        frame: &Frame<'py>,
+        owner: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Result<Found<'py>> {
         let kind = self.kind(owner);
         match kind {
             Kind::Constant => {

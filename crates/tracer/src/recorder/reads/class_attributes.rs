@@ -355,7 +355,7 @@ impl Recorder {
 
 impl State {
     /// Takes note of what a class says of itself: its names, and where it stands among classes.
-    fn read_class_field(
+    pub(in crate::recorder) fn read_class_field(
         &mut self,
         class: Borrowed<'_, '_>,
         name: &str,
