@@ -31,4 +31,4 @@ def _begin_engine() -> None:
         torch.inference_mode(False),
         torch.enable_grad(),
     ):
-        torch.ones((), device="cpu", requires_grad=True).backward()
+        torch.autograd.backward(torch.ones((), device="cpu", requires_grad=True))
