@@ -17,11 +17,14 @@ import itertools
 import math
 import operator
 import types
+import warnings
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 
@@ -74,6 +77,26 @@ def scaled(x, by=2.0, *, add=0):
 
 def twice(f, x):
     return f(f(x))
+
+
+class Called(TorchFunctionMode):
+    def __init__(self, s):
+        super().__init__()
+        self.s = s
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.s.kept.append(getattr(func, "__name__", "?"))
+        return func(*args, **(kwargs or {}))
+
+
+class Dispatched(TorchDispatchMode):
+    def __init__(self, s):
+        super().__init__()
+        self.s = s
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.s.kept.append(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 class Pair(NamedTuple):
@@ -303,7 +326,6 @@ def objects(s):
     s.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
     s.heads = nn.ModuleDict({"a": nn.Linear(4, 2), "b": nn.Sequential(nn.Linear(4, 4), nn.ReLU())})
     s.act = {"relu": F.relu, "tanh": torch.tanh, "id": lambda x: x}
-    s.average = None
     return s
 """
 
@@ -375,7 +397,7 @@ s.chain = Slots({f}, s.chain) | s.chain = s.chain.next if s.chain else None | s.
 s.seen.add({n}) | s.seen.add(tuple({t}.shape)) | s.seen.discard(2) | s.seen |= {{1, 2}} | s.seen.add(Key("a", int(n))) | s.stats["loss"].append({f}.mean().item()) | s.stats["best"] = {f} | s.stats.update(best=None, n={n}) | s.stats.setdefault("list", []).append({n}) | s.hist.append({f}.detach()) | s.hist[:] = s.hist[-2:] | s.hist.insert(0, {f}) | s.hist.reverse() | s.hist += [{f}]
 a, *b = {t}.shape; s.kept.append((a, b)) | (a, b), c = ({n}, 2), {f}; s.last = c | s.kept.append(" ".join(map(str, {t}.shape))) | s.kept.append("%d %s" % ({t}.shape[0], {n})) | s.kept.append("{{}}-{{:>4}}".format({n}, {t}.dim())) | s.kept.append(shown({t})) | s.kept.append(repr({n})) | s.kept.append(str({t}.shape)) | s.kept.append(f"{{n!r:>5}} {{s.mode.name}}")
 s.kept.append(Key("b", 2) in {{Key("b", 2): 1}}) | s.kept.append(sorted([Key("b", 2), Key("a", 3)])) | s.kept.append({{k: v for k, v in zip("abc", {t}.shape)}}) | s.kept.append(s.meter == Meter()) | s.kept.append("mean" in s.meter) | s.kept.append(s.meter.no_name) | s.kept.append(list(itertools.pairwise(range(3)))) | s.kept.append(type(s.derived).label) | s.kept.append(isinstance(s.derived, Base))
-s.average = averaged(); next(s.average) | s.kept.append(s.average.send({n})) if s.average else None | s.kept.append(list(s.deque)) | s.kept.append(s.counter.most_common(1)) | s.kept.append([*s.groups]) | s.kept.append(list(s.order)) | s.kept.append(max(s.stats["loss"], default=0)) | s.kept.append(sum(1 for p in s.layers.parameters() if p.grad is not None))
+s.kept.append(list(s.deque)) | s.kept.append(s.counter.most_common(1)) | s.kept.append([*s.groups]) | s.kept.append(list(s.order)) | s.kept.append(max(s.stats["loss"], default=0)) | s.kept.append(sum(1 for p in s.layers.parameters() if p.grad is not None))
 s.layers.append(nn.Linear(4, 4)) if len(s.layers) < 5 else None | s.layers[0].weight.requires_grad_(False) | s.heads["c"] = nn.Identity() | s.layers[1] = nn.Identity() | s.layers.train(not s.layers.training) | s.layers[0].extra = {n} | s.layers.zero_grad() | s.heads["b"]({f}).sum().backward() | sum(layer({f}).sum() for layer in s.layers).backward() | s.layers.requires_grad_(True)
 [p.data.mul_(0.9) for p in s.layers.parameters()] | s.layers.apply(lambda m: s.kept.append(type(m).__name__)) | s.kept.append([k for k, v in s.layers.named_parameters() if v.requires_grad]) | s.layers.load_state_dict({{k: v * 0.5 for k, v in s.layers.state_dict().items()}}, strict=False) | s.act["id"] = torch.neg | s.act.pop("tanh", None) | for p in s.layers.parameters(): p.grad = None
 """
@@ -419,6 +441,7 @@ BLOCKS = (
     "for k, layer in enumerate(s.layers):\n    x = layer(x) if k != n else x\n%",
     "for a, b in zip({t}, {u}):\n    s.kept.append((a * b).sum())\n%",
     "for part in pieces({f}, n):\n    s.hist.append(part)\n%",
+    "a = averaged()\nnext(a)\nfor k in {t}.shape:\n    s.kept.append(a.send(k))\n    if {c}:\n        a.close()\n        break",
     "g = pieces({f}, 3)\nnext(g)\ns.kept.append(g.send({g}))",
     "def inner(r):\n    nonlocal_ = r * n\n    return lambda q: q + nonlocal_\nx = inner(x)(x)",
     "total = 0\ndef add(r):\n    global_ = r.sum()\n    s.count += 1\n    return global_\ns.kept.append(sum(add(r) for r in [{f}, {g}]))",
@@ -505,4 +528,49 @@ OUTSIDE = (
     "Key.__eq__ = lambda self, other: True",
     "Meter.__bool__ = lambda self: True",
     "Point.moved = lambda self, by: self",
+    "scaled = lambda x, by=1.0, add=0: x - by",
+    "F.gelu = F.relu",
+    "torch.sin = torch.cos",
+    "math.sqrt = math.floor",
+    "len = lambda given: 3",
+    "torch.relu = lambda x: x.abs()",
+    "nn.Linear.forward = lambda self, x: F.linear(x, self.weight * 2)",
+    "torch.Tensor.double_ = lambda self: self",
+    "torch.use_deterministic_algorithms(True)",
+    "torch.use_deterministic_algorithms(False)",
+    "torch.set_default_device('cpu')",
+    "s.net.inner.weight.data.t_()",
+    "s.w.grad = torch.ones(4, 4)",
+    "del s.net.drop",
+    "s.net.extra = nn.Linear(2, 2)",
+    "nn.Module.__call__ = nn.Module._call_impl",
+    "s.net.inner.bias = None",
+    "F.dropout = lambda x, *given, **named: x",
+    "torch.Tensor.mean = torch.Tensor.sum",
+)
+
+AROUND = (
+    "torch.no_grad()",
+    "torch.enable_grad()",
+    "torch.inference_mode()",
+    "torch.set_grad_enabled(False)",
+    "torch.autocast('cpu', torch.bfloat16)",
+    "torch.autocast('cpu', enabled=False)",
+    "torch.device('cpu')",
+    "torch.random.fork_rng()",
+    "torch.autograd.set_detect_anomaly(True)",
+    "torch.autograd.graph.save_on_cpu()",
+    "torch.autograd.graph.saved_tensors_hooks(lambda saved: saved * 1, lambda packed: packed)",
+    "torch.autograd.graph.saved_tensors_hooks(lambda saved: s.kept.append(saved.shape) or saved, lambda packed: packed)",
+    "torch.autograd.graph.disable_saved_tensors_hooks('not here')",
+    "torch.autograd.forward_ad.dual_level()",
+    "torch.profiler.record_function('around')",
+    "torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)",
+    "torch.backends.mkldnn.flags(enabled=False)",
+    "torch.utils.checkpoint.set_checkpoint_early_stop(False)",
+    "nn.utils.parametrize.cached()",
+    "warnings.catch_warnings()",
+    "Called(s)",
+    "Dispatched(s)",
+    "s.meter",
 )

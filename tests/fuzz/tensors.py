@@ -23,9 +23,11 @@ from differential.support.describe import describe_all, first_difference
 
 import stator
 
-from .rows import BLOCKS, CALLS, NUMBERS, OUTSIDE, PREAMBLE, TESTS, VALUES, WRITES
+from .rows import AROUND, BLOCKS, CALLS, NUMBERS, OUTSIDE, PREAMBLE, TESTS, VALUES, WRITES
 
 Space = dict[str, Any]
+Call = tuple[str, str, str]
+"""A write from outside, or nothing; arguments; the context manager around the call, or nothing."""
 
 
 def _rows(text: str) -> list[str]:
@@ -37,11 +39,11 @@ _VALUES, _NUMBERS, _WRITES, _TESTS = map(_rows, (VALUES, NUMBERS, WRITES, TESTS)
 
 @dataclass(frozen=True)
 class TensorProgram:
-    """Statements of the function, what it returns, and its calls: a write from outside, or nothing, and arguments."""
+    """Statements of the function, what it returns, and its calls."""
 
     body: tuple[str, ...]
     result: str
-    calls: tuple[tuple[str, str], ...]
+    calls: tuple[Call, ...]
 
     def function(self) -> str:
         """The source of the function under test."""
@@ -99,7 +101,7 @@ class Generator:
         scope.update(x=torch.randn(3, 4), y=torch.randn(3, 4), i=torch.arange(3), n=2)
         self.scope = scope
 
-    def _calls(self) -> list[tuple[str, str]]:
+    def _calls(self) -> list[Call]:
         calls = []
         usual = self.rng.choice(CALLS[:3])
         for index in range(self.rng.randint(5, 10)):
@@ -108,7 +110,8 @@ class Generator:
             rows = 3 if index < 3 else self.rng.choice((3, 3, 5, 2, 1, 0, 7))
             outside = "" if plain or self.rng.random() < 0.6 else self.rng.choice(OUTSIDE)
             number = 2 if index < 3 else self.rng.choice((2, 2, 3, 0, 1, -1, True, 2.5))
-            calls.append((outside, text.format(r=rows, n=number)))
+            around = "" if index < 3 or self.rng.random() < 0.75 else self.rng.choice(AROUND)
+            calls.append((outside, text.format(r=rows, n=number), around))
         return calls
 
     def _named(self, fits: Callable[[Any], bool]) -> list[str]:
@@ -232,18 +235,19 @@ def check(
     return None
 
 
-def _call(index: int, call: tuple[str, str], fn: Callable[..., Any], space: Space) -> list[str]:
-    write, arguments = call
+def _call(index: int, call: Call, fn: Callable[..., Any], space: Space) -> list[str]:
+    write, arguments, around = call
     shown: Space = {}
     torch.manual_seed(100 + index)
     try:
         exec(write, space)
         given = eval(f"({arguments},)", space)
+        context = eval(around or "contextlib.nullcontext()", space)
     except Exception as error:
         return [f"before: {type(error).__name__}"]
     torch.manual_seed(index)
     try:
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
+        with contextlib.redirect_stdout(io.StringIO()) as printed, context:
             shown["result"] = fn(*given, space["s"])
     except Exception as error:
         shown["error"] = error
