@@ -25,26 +25,32 @@ pub struct Function {
     pub left: &'static [usize],
     /// The operator.
     pub operator: &'static str,
+    /// The module whose function of the operator's name it calls; empty: it calls a method.
+    pub owner: &'static str,
     /// What it is given, in order.
     pub takes: &'static [Take],
 }
 
+/// Functions of tensors.
+pub const TORCH: &str = "torch";
+/// Functions of tensors that `torch.nn.functional` alone calls.
+pub const NN: &str = "torch._C._nn";
 const INPUT: (&str, Default) = ("input", Default::Required);
 const IN_PLACE: (&str, Default) = ("inplace", Default::Bool(false));
 const FALSE: Default = Default::Bool(false);
 const NOTHING: Default = Default::Nothing;
 
 /// A function of one tensor.
-const fn of_one(name: &'static str) -> Function {
+const fn of_one(owner: &'static str, name: &'static str) -> Function {
     let parameters = &[INPUT, IN_PLACE];
-    Function { name, parameters, left: &[1], operator: name, takes: &[Take::Argument(0)] }
+    Function { name, parameters, left: &[1], operator: name, owner, takes: &[Take::Argument(0)] }
 }
 
 const fn soft(name: &'static str) -> Function {
     let parameters =
         &[INPUT, ("dim", Default::Required), ("_stacklevel", Default::Int(3)), ("dtype", NOTHING)];
     let takes = &[Take::Argument(0), Take::Argument(1)];
-    Function { name, parameters, left: &[2, 3], operator: name, takes }
+    Function { name, parameters, left: &[2, 3], operator: name, owner: "", takes }
 }
 
 const FUNCTIONS: &[Function] = &[
@@ -61,6 +67,7 @@ const FUNCTIONS: &[Function] = &[
         ],
         left: &[3],
         operator: "embedding",
+        owner: TORCH,
         takes: &[
             Take::Argument(1),
             Take::Argument(0),
@@ -80,6 +87,7 @@ const FUNCTIONS: &[Function] = &[
         ],
         left: &[],
         operator: "layer_norm",
+        owner: TORCH,
         // The last one is whether cuDNN may be used, which nobody looks at any more.
         takes: &[
             Take::Argument(0),
@@ -100,15 +108,16 @@ const FUNCTIONS: &[Function] = &[
         ],
         left: &[],
         operator: "rms_norm",
+        owner: TORCH,
         takes: &[Take::Argument(0), Take::Argument(1), Take::Argument(2), Take::Argument(3)],
     },
-    of_one("hardswish"),
+    of_one(NN, "hardswish"),
     soft("log_softmax"),
-    of_one("mish"),
-    of_one("relu"),
-    of_one("relu6"),
-    of_one("selu"),
-    of_one("silu"),
+    of_one(NN, "mish"),
+    of_one(TORCH, "relu"),
+    of_one(NN, "relu6"),
+    of_one(TORCH, "selu"),
+    of_one(NN, "silu"),
     soft("softmax"),
 ];
 

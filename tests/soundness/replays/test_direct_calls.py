@@ -540,3 +540,37 @@ def test_other_threads_get_their_turn() -> None:
         ended.set()
         thread.join()
         sys.setswitchinterval(interval)
+
+
+TABLE = torch.arange(20.0).view(5, 4)
+# What each of these functions looks up, where a program may have put something else.
+LOOKED_UP: dict[str, tuple[Any, Callable[[Tensor], Tensor]]] = {
+    "embedding": (torch, lambda x: F.embedding((x > 0).long(), TABLE)),
+    "layer_norm": (torch, lambda x: F.layer_norm(x, (4,))),
+    "rms_norm": (torch, lambda x: F.rms_norm(x, (4,))),
+    "relu": (torch, lambda x: torch.nn.ReLU()(x)),
+    "selu": (torch, F.selu),
+    "hardswish": (torch._C._nn, F.hardswish),
+    "mish": (torch._C._nn, F.mish),
+    "relu6": (torch._C._nn, F.relu6),
+    "silu": (torch._C._nn, F.silu),
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_what_a_function_calls_is_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, fn = LOOKED_UP[name]
+    x = torch.linspace(-2, 2, 12).view(3, 4)
+    before, compiled, late = fn(x), stator.compile(fn), stator.compile(fn)
+    with monkeypatch.context() as patch:
+        for _ in range(3):
+            assert torch.equal(compiled(x), before)
+        for value in (7.0, 8.0):
+            patch.setattr(owner, name, lambda *given, value=value: torch.full((3, 4), value))
+            for _ in range(3):
+                assert torch.equal(compiled(x), torch.full((3, 4), value))
+                assert torch.equal(late(x), torch.full((3, 4), value))
+    for _ in range(3):
+        assert torch.equal(compiled(x), before)
+        assert torch.equal(late(x), before)
+    assert stator.stats(compiled).hits >= 6

@@ -7,7 +7,7 @@
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyDict, PyEllipsis, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple,
+    PyBool, PyCFunction, PyDict, PyEllipsis, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple,
 };
 use smallvec::SmallVec;
 use stator_cpython::aten::{self, By, Constant, Given, Indexed, Number, Seen};
@@ -104,8 +104,17 @@ pub(super) fn of_function(callable: &pyo3::Bound<'_, PyAny>) -> Option<&'static 
     let module = modules::import(callable.py(), "torch.nn.functional").ok()?;
     let file = function.getattr("__code__").ok()?.getattr("co_filename").ok()?;
     let is_known = module.getattr(name.as_str()).ok()?.is(callable)
-        && module.getattr("__file__").ok()?.eq(file).ok()?;
+        && module.getattr("__file__").ok()?.eq(file).ok()?
+        && (found.owner.is_empty() || calls_operator(callable.py(), found).is_some());
     is_known.then_some(found)
+}
+
+/// Whether a program has left alone what the function calls; guards hold that.
+fn calls_operator(py: Python<'_>, function: &Function) -> Option<()> {
+    let called = modules::import(py, function.owner).ok()?.getattr(function.operator).ok()?;
+    let name: String =
+        called.cast_exact::<PyCFunction>().ok()?.getattr("__name__").ok()?.extract().ok()?;
+    (name == function.operator).then_some(())
 }
 
 /// The call of the operator that a function of `torch.nn.functional` ends in. The last arguments are those of these keywords.

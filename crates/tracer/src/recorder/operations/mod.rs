@@ -1,7 +1,7 @@
 //! Operations on tensors: nodes of the graph, and the settings they run under.
 //!
 //! `tensors` and `operators` execute an operation and note its node; `extremes` are `min` and `max`; `returned` says what is known of a result,
-//! `numbers_given` of numbers that are given as tensors; `checks` and `custom_operators` are operators that
+//! `numbers_given` of numbers that are given as tensors; `functional` guards what Python functions look up that replays leave out. `checks` and `custom_operators` are operators that
 //! only look. `arrays` are NumPy's generators, `array_values` its arrays and scalars, `array_numbers` scalars that are taken as Python's; `plain_values` are decimals, dates and such. `switches` and `devices` are PyTorch's modes, `draws` random numbers, `seeds` where they begin, `own_generators` those of the trace's own,
 //! `drawn_orders` numbers in an order that is drawn.
 //! `backward` computes gradients. `enclosing` runs nodes that are code of the program's own, `given` and `given_instances` make what these are given, `early_writes` writes what they look at, `hooks` are such code.
@@ -22,6 +22,7 @@ pub(super) mod draws;
 mod early_writes;
 pub(super) mod enclosing;
 pub(super) mod extremes;
+mod functional;
 pub(super) mod given;
 mod given_instances;
 pub(super) mod hooks;

@@ -488,6 +488,7 @@ impl Recorder {
         } else if let Some(detail) = self.calls_back(args) {
             self.stop(frame, Reason::OpaqueCall, detail);
         }
+        self.guard_called(frame, operation, callable);
         let target = |state: &mut State| operation.target(state, callable);
         let result = self.operation(frame, target, args, names, || {
             // What it raises is taken for what its arguments make it raise.
