@@ -356,7 +356,7 @@ MODULES = {
     "programs": {
         *("_program_tracing.batching", "_program_tracing.casting", "_program_tracing.flattening"),
         *("_program_tracing", "_program_tracing.padding_numbers", "_program_tracing.table"),
-        *("_program_tracing.tracing", "_suggest", "errors"),
+        *("_program_tracing.tracing", "_blame", "_suggest", "errors"),
     },
     "_export": {"_blame", "_exporting.programs"},
     "_exporting": set(),

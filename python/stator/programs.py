@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import torch
 
 from stator import _stator
+from stator._blame import blames_caller
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.batching import (
     LINKED,
@@ -119,6 +120,7 @@ class TensorProgram(_stator.Runs):
     """
 
     @classmethod
+    @blames_caller
     def from_bytes(cls, data: bytes) -> TensorProgram:
         """Reads what `to_bytes` wrote. Runs nothing; what is no program is a `ValueError`."""
         if not isinstance(data, bytes):
