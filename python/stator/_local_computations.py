@@ -221,6 +221,7 @@ class _Runner:
             apart=program._run,
             check=program._checked,
             varies=[None in sizes for sizes in inputs],
+            rows_at=[sizes.index(None) if None in sizes else 0 for sizes in inputs],
             has_rows=program._may_be_padded
             and all(
                 (None in sizes) == (None in spec.shape)
@@ -297,7 +298,9 @@ class _Runner:
         that have as many."""
         try:
             together = self._program._run_together
-            made = together(count, padded(columns, lengths), states and [*states], lengths)
+            dims = [dim for _, dim in self._program._with_rows]
+            given = padded(columns, lengths, dims)
+            made = together(count, given, states and [*states], lengths)
             # Inputs that have as many rows as each other are taken for such.
             which: tuple[Any, ...] = tuple(map(lengths.index, lengths))
             if states is not None:
@@ -359,6 +362,8 @@ class Flat(NamedTuple):
     """Raises if a tuple of tensors doesn't fit."""
     varies: list[bool]
     """For each input, whether its sizes differ between values of the type."""
+    rows_at: list[int]
+    """In which dimension, the first one that does."""
     has_rows: bool
     """Whether that is the number of rows in all of these, and clients may be padded."""
     copies: bool

@@ -133,8 +133,12 @@ def test_defaults_are_constants() -> None:
     partly = ff.local_computation(ROW)(functools.partial(scaled, rate=1.0, power=1))
     assert partly(x).tolist() == [2, 3, 4]
     whole = ff.local_computation(ff.StructType([("a", ROW), ("b", ROW)]))
-    assert whole(lambda m, k=2: m["a"] * k + m["b"])(collections.OrderedDict(a=x, b=x)).tolist() == [3, 6, 9]
-    fields = ff.local_computation(collections.OrderedDict(a=ROW, b=ROW))(lambda a, b, k=2: a * k + b)
+    assert whole(lambda m, k=2: m["a"] * k + m["b"])(
+        collections.OrderedDict(a=x, b=x)
+    ).tolist() == [3, 6, 9]
+    fields = ff.local_computation(collections.OrderedDict(a=ROW, b=ROW))(
+        lambda a, b, k=2: a * k + b
+    )
     assert fields(x, x).tolist() == [3, 6, 9]
     assert ff.local_computation(lambda count=3: torch.ones(count))().tolist() == [1, 1, 1]
     natively = ff.local_computation(ROW, result=np.float32)(lambda x, k=3: np.float32(x.sum() * k))

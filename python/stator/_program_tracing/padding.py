@@ -30,10 +30,14 @@ from stator._program_tracing.padding_numbers import (
 __all__ = ["Padding", "memory_of", "name_of", "padded", "tensors_in"]
 
 
-def padded(columns: Sequence[Any], lengths: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+def padded(
+    columns: Sequence[Any], lengths: Sequence[Sequence[int]], dims: Sequence[int] | None = None
+) -> list[torch.Tensor]:
     """The inputs of clients in one tensor each, with a first dimension of clients. What is a list
-    has a tensor for each client: rows, as many as the next of `lengths` says."""
+    has a tensor for each client: rows, as many as the next of `lengths` says. `dims`: in which
+    dimension these are; otherwise the first."""
     left = iter(lengths)
+    places_of_rows = iter([0] * len(lengths) if dims is None else dims)
     known: dict[tuple[int, ...], torch.Tensor] = {}
     found = []
     for column in columns:
@@ -46,7 +50,12 @@ def padded(columns: Sequence[Any], lengths: Sequence[Sequence[int]]) -> list[tor
             rows = torch.arange(max(own))
             places = torch.where(rows < counts.unsqueeze(1), rows, 0)
             known[own] = places + (counts.cumsum(0) - counts).unsqueeze(1)
-        found.append(torch.cat(column)[known[own]])
+        dim = next(places_of_rows)
+        if dim == 0:
+            found.append(torch.cat(column)[known[own]])
+            continue
+        rows = torch.cat([each.movedim(dim, 0) for each in column])
+        found.append(rows[known[own]].movedim(1, 1 + dim).contiguous())
     return found
 
 
@@ -96,10 +105,10 @@ class Padding:
         self,
         counts: Sequence[torch.Tensor],
         rows: Sequence[int],
-        inputs: Sequence[tuple[torch.Tensor, int]],
+        inputs: Sequence[tuple[torch.Tensor, int, int]],
     ) -> None:
         """counts: how many rows a client has, for each of its lengths; rows: how many with the
-        padding; inputs: those that have rows, in their first dimension, and which length that is.
+        padding; inputs: those that have rows, in which dimension, and which length that is.
         """
         # What has to hold for each client, so that it gives what each gives alone.
         self.conditions: list[Any] = []
@@ -113,14 +122,17 @@ class Padding:
         self._dims: Any = WeakIdKeyDictionary()
         # What has to hold if somebody uses a tensor.
         self._if_used: Any = WeakIdKeyDictionary()
-        # The memory of what is a view in PyTorch and a copy here.
+        # The memory of what is a view in PyTorch and a copy here; which of it is one in PyTorch;
+        # and what isn't as it would be there, since other memory of these was written to.
         self._copied: dict[int, Any] = {}
+        self._beside: dict[int, set[int]] = {}
+        self._stale: set[int] = set()
         # Numbers of rows, as integers for each client: of those that something was drawn for.
         self.known_sizes: dict[Any, list[int]] = {}
         # That of all tensors that an operation is given.
         self._current: _Length | None = None
-        for tensor, length in inputs:
-            self.mark(tensor, 0, numbers[length])
+        for tensor, dim, length in inputs:
+            self.mark(tensor, dim, numbers[length])
 
     @property
     def rows(self) -> int:
@@ -153,11 +165,13 @@ class Padding:
         """A tensor has rows in a dimension, or in several: as many as what the operation is given,
         or a number, or one for each dimension."""
         dims = (dim,) if isinstance(dim, int) else tuple(dim)
-        if number is None or isinstance(number, Number):
-            length = self._current if number is None else self.length(number)
-            lengths = [length] * len(dims)
+        if isinstance(number, Number):
+            number = [number] * len(dims)
+        if number is None:
+            lengths = [self._current] * len(dims)
         else:
-            lengths = [self.length(each) for each in number]
+            rows = [tensor.shape[at] for at in dims]
+            lengths = [self.length(*each) for each in zip(number, rows, strict=True)]
         if any(length is None for length in lengths):
             raise NotPaddedError(_SEVERAL)
         known: Any = sorted(zip(dims, lengths, strict=True), key=lambda each: each[0])
@@ -176,13 +190,15 @@ class Padding:
         if (found := self._dims.get(tensor)) is not None:
             self._dims[other] = found
 
-    def length(self, number: Number) -> _Length:
-        """As many rows as a number says."""
+    def length(self, number: Number, with_padding: int | None = None) -> _Length:
+        """As many rows as a number says. `with_padding`: how many the first tensor has that has so
+        many; otherwise that is found out."""
         found = self._lengths.get(number.key)
         if found is None:
             # A number's value is that of the padded rows.
             most = max(self._wholes[at].rows for at in lengths_in(number.key))
             rows = number.plain if grows_with_rows(number) else most
+            rows = rows if with_padding is None else with_padding
             found = self._lengths[number.key] = _Length(number, rows)
             self.holds((number.own >= 0) & (number.own <= rows))
         return found
@@ -198,15 +214,22 @@ class Padding:
             raise TooManyPairsError("pairs of so many rows take much memory")
 
     def copied(self, *tensors: Any) -> None:
-        """One is a view of the other in PyTorch, and a copy here: nobody may write to either."""
+        """One is a view of the other in PyTorch, and a copy here: once somebody writes to either,
+        nobody may use the other."""
+        together: set[int] = set()
         for tensor in tensors:
+            memory = memory_of(tensor)
             # Kept, so that nothing else gets that memory.
-            self._copied[memory_of(tensor)] = tensor
+            self._copied[memory] = tensor
+            together |= self._beside.get(memory, {memory})
+        for memory in together:
+            self._beside[memory] = together
 
-    def expect_alone(self, tensor: Any) -> None:
-        """Raises if what is written to a tensor would have to be seen in another one."""
-        if memory_of(tensor) in self._copied:
-            raise NotPaddedError("clients of different sizes: it writes to some rows of a tensor")
+    def written(self, tensor: Any) -> None:
+        """Takes note that a tensor is written to: what should have been a view of it isn't any more
+        what it would be."""
+        memory = memory_of(tensor)
+        self._stale |= self._beside.get(memory, set()) - {memory}
 
     def holds(self, condition: Any) -> None:
         """Takes note of what has to hold for each client."""
@@ -218,6 +241,8 @@ class Padding:
 
     def use(self, value: Any) -> None:
         """Something is used."""
+        if self._stale and any(memory_of(each) in self._stale for each in tensors_in(value)):
+            raise NotPaddedError("clients of different sizes: it writes to some rows of a tensor")
         if self._if_used:
             for tensor in tensors_in(value):
                 if (condition := self._if_used.pop(tensor, None)) is not None:
@@ -309,7 +334,7 @@ class Padding:
         self.use((args, kwargs))
         name = name_of(func)
         if self._copied:
-            self._expect_unwritten(name, args, kwargs)
+            self._note_written(name, args, kwargs)
         met = [*self._met(args), *self._met(kwargs)]
         if not met:
             return inner(func, args, kwargs)
@@ -324,14 +349,14 @@ class Padding:
         self._current = next(iter(lengths.values())) if len(lengths) == 1 else None
         return rule(self, _Call(func, inner), *args, **kwargs)
 
-    def _expect_unwritten(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raises if an operation writes to what should have been a view, or has one."""
+    def _note_written(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Takes note if an operation writes to what should have been a view, or has one."""
         out = kwargs.get("out")
         is_written = name == "setitem" or name in _IN_PLACE or name.endswith("_")
         if (is_written and name != "requires_grad_") or kwargs.get("inplace"):
             out = (out, args[:1], kwargs.get("input"))
         for tensor in tensors_in(out):
-            self.expect_alone(tensor)
+            self.written(tensor)
 
 
 def is_tensor(value: Any) -> bool:
@@ -409,25 +434,16 @@ _ELEMENTS = (
     *("rand", "ror", "rxor", "isnan", "isfinite", "isinf", "nan_to_num", "round", "floor"),
     *("ceil", "trunc", "reciprocal", "lerp", "addcmul", "addcdiv", "float", "double", "long"),
     *("int", "bool", "to", "type", "type_as", "detach", "clone", "contiguous", "masked_fill"),
+    *("half", "bfloat16", "cfloat", "cdouble", "short", "byte", "char", "angle", "sgn", "polar"),
+    *("complex", "ldexp", "float_power", "threshold", "hardshrink", "softshrink", "tanhshrink"),
     *("xlogy", "hypot", "logit", "positive", "requires_grad_", "zeros_like", "ones_like"),
     *("full_like", "conj", "conj_physical", "resolve_conj", "resolve_neg", "real", "isclose"),
     *("absolute", "negative", "multiply", "subtract", "divide", "less", "less_equal", "greater"),
     *("greater_equal", "not_equal", "fix", "arcsin", "arccos", "arctan", "arctan2", "arcsinh"),
     *("arccosh", "arctanh", "nextafter", "copysign", "logaddexp", "logaddexp2", "heaviside"),
     *("bitwise_left_shift", "bitwise_right_shift", "lshift", "rshift", "gcd", "lcm", "deg2rad"),
-    *(
-        "rad2deg",
-        "asinh",
-        "acosh",
-        "atanh",
-        "sinc",
-        "erfc",
-        "erfinv",
-        "lgamma",
-        "digamma",
-        "signbit",
-        "frac",
-    ),
+    *("rad2deg", "asinh", "acosh", "atanh", "sinc", "erfc", "erfinv", "lgamma", "digamma"),
+    *("signbit", "frac"),
     # Where a program draws nothing, these do nothing.
     *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"),
 )
@@ -548,7 +564,7 @@ def apart(*names: str, only_first: bool = False, behind: int = 0) -> None:
 
 apart("linear", "embedding_bag", behind=1)
 apart("embedding", "one_hot", "bucketize")
-apart("conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", only_first=True, behind=3)
+apart("adaptive_avg_pool2d", only_first=True, behind=3)
 apart("conv3d", "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", only_first=True, behind=4)
 apart("adaptive_max_pool2d", only_first=True, behind=3)
 apart("group_norm", only_first=True, behind=2)
@@ -674,9 +690,13 @@ def _mean(
         return reduced(padding, found, input, dims, keepdim)
     if (kind := how.pop("dtype", None)) is not None:
         input = padding.mark_as(input.to(kind, copy=True), input)
-    if not input.dtype.is_floating_point or how:
+    if not (input.dtype.is_floating_point or input.dtype.is_complex) or how:
         raise NotPaddedError("clients of different sizes: a mean with another element type")
-    found = total(padding, input, dims, keepdim) / many(padding, input, dims)
+    kind = input.dtype
+    if kind in (torch.float16, torch.bfloat16):
+        # PyTorch rounds once.
+        input = padding.mark_as(input.float(), input)
+    found = (total(padding, input, dims, keepdim) / many(padding, input, dims)).to(kind)
     found = reduced(padding, found, input, dims, keepdim)
     return as_first_if_compared(padding, found, input)
 
@@ -747,35 +767,4 @@ def _extreme(
     found = call(given, dim, keepdim)
     for part in found:
         reduced(padding, part, input, dims, keepdim)
-    return found
-
-
-# Gradients.
-
-
-@rule_for("grad", is_of_several=True)
-def _grad(
-    padding: Padding,
-    call: Any,
-    /,
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
-    *args: Any,
-    **how: Any,
-) -> Any:
-    without_rows(padding, args, how)
-    given = [outputs] if is_tensor(outputs) else list(outputs)
-    starts = [grad_outputs] if is_tensor(grad_outputs) else list(grad_outputs or ())
-    for at, output in enumerate(given):
-        start = starts[at] if starts else None
-        if padding.dims(output) != padding.dims(start):
-            raise NotPaddedError("clients of different sizes: a gradient of rows")
-        if start is not None:
-            # Nothing comes of padding.
-            starts[at] = padding.only(start, 0)
-    found = call(given, inputs, starts or None, *args, **how)
-    for gradient, tensor in zip(found, [inputs] if is_tensor(inputs) else inputs, strict=True):
-        if gradient is not None and padding.dims(tensor):
-            padding.mark_as(gradient, tensor)
     return found

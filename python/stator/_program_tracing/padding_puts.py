@@ -17,7 +17,7 @@ from stator._program_tracing.padding import (
     written_as_first,
 )
 from stator._program_tracing.padding_numbers import NotPaddedError, Number
-from stator._program_tracing.padding_shapes import all_keys
+from stator._program_tracing.padding_shapes import all_keys, bounds, is_whole, place_of
 
 __all__ = ["Padding"]
 
@@ -88,10 +88,8 @@ def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> An
     if isinstance(key, tuple) and all(isinstance(each, torch.Tensor) for each in key):
         return _set_by_places(padding, call, input, key, value)
     keys = all_keys(input, list(key) if isinstance(key, tuple) else [key])
-    if padding.dims(input) == (0,) and type(key) is int:
-        if (isinstance(value, torch.Tensor) and value.dim()) or padding.is_met(value):
-            raise NotPaddedError(_PUT)
-        return call(input, _places(padding, input, torch.tensor([key])), value)
+    if padding.dims(input) == (0,) and keys[0] is not None and not is_whole(keys[0]):
+        return _set_rows(padding, input, keys[0], tuple(keys[1:]), value)
     ends = _ends(padding, input, keys)
     own: dict[int, Number] = {}
     if isinstance(value, torch.Tensor):
@@ -105,6 +103,54 @@ def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> An
     if any(end not in ends or ends[end].key != number.key for end, number in own.items()):
         raise NotPaddedError(_PUT)
     return call(input, key, value)
+
+
+def _set_rows(padding: Padding, input: Any, key: Any, others: tuple[Any, ...], value: Any) -> None:
+    """One row, or those of a slice, or a part of each: one number, or what has a row for each."""
+    is_plain = all(each is None or type(each) in (int, slice) for each in others)
+    if padding.is_met(others) or not is_plain:
+        raise NotPaddedError(_PUT)
+    number = padding.number(input)
+    many: Any = None
+    if not isinstance(key, slice):
+        first = place_of(number, key)
+        padding.holds((first >= 0) & (first < number.own))
+        last = first + 1
+    elif key.step in (None, 1):
+        first, many = bounds(padding, number, key)
+        last = first + (many.own if isinstance(many, Number) else many)
+    else:
+        raise NotPaddedError(_PUT)
+    left = input[(slice(None), *others)]
+    rows = torch.arange(left.shape[0])
+    given = _for_rows(padding, value, many, left, rows - first)
+    mask = ((rows >= first) & (rows < last)).reshape([-1, *[1] * (left.dim() - 1)])
+    left.copy_(torch.where(mask, given, left))
+
+
+def _for_rows(padding: Padding, value: Any, many: Any, left: Any, places: Any) -> Any:
+    """What is put in rows, beside all of these. `many`: how many they are (`None`: one, in no
+    dimension); `places`: which of them each is."""
+    if not isinstance(value, torch.Tensor):
+        without_rows(padding, value)
+        return torch.full((), value, dtype=left.dtype)
+    value = (
+        padding.mark_as(value.to(left.dtype, copy=True), value) if padding.dims(value) else value
+    )
+    own = padding.dims(value)
+    if own:
+        is_beside = own == (0,) and value.dim() == left.dim() and isinstance(many, Number)
+        if not is_beside or padding.number(value).key != many.key:
+            raise NotPaddedError(_PUT)
+        return value[places.clamp(0, value.shape[0] - 1)]
+    value = value.to(left.dtype)
+    if value.dim() < left.dim():
+        return value
+    if value.dim() > left.dim() or many is None or isinstance(many, Number):
+        raise NotPaddedError(_PUT)
+    if value.shape[0] not in (1, many) or many < 1:
+        raise NotPaddedError(_PUT)
+    return value if value.shape[0] == 1 else value[places.clamp(0, many - 1)]
 
 
 def _set_by_places(padding: Padding, call: Any, input: Any, key: Any, value: Any) -> Any:
@@ -132,7 +178,7 @@ def _ends(padding: Padding, input: Any, keys: list[Any]) -> dict[int, Number]:
     for each in keys:
         is_slice = isinstance(each, slice)
         has_rows = each is not None and dim in padding.dims(input)
-        if has_rows and each != slice(None):
+        if has_rows and not is_whole(each):
             raise NotPaddedError(_PUT)
         if padding.is_met(each) or isinstance(each, torch.Tensor):
             raise NotPaddedError(_PUT)
@@ -190,14 +236,16 @@ def _put_together(
 ) -> Any:
     """The greatest, or such, of what is at places."""
     without_rows(padding, args, how)
-    name = args[0] if args else how.get("reduce")
+    name: Any = args[0] if args else how.get("reduce")
     neutral = {"sum": 0, "prod": 1, "amax": least(source.dtype), "amin": greatest(source.dtype)}
     rows = padding.dim(source)
     is_known = rows is not None and padding.dim(index) == (0 if index.dim() == 1 else rows)
     is_known = is_known and padding.number(index).key == padding.number(source).key
-    if not is_known or name not in neutral or (index.dim() == 1 and rows != positive(dim, input)):
+    if not is_known or (index.dim() == 1 and rows != positive(dim, input)):
         raise NotPaddedError(_PUT)
     if how.get("include_self", args[1] if len(args) > 1 else True) is not True:
+        return _put_instead(padding, call, input, dim, index, source, args, how)
+    if name not in neutral:
         raise NotPaddedError(_PUT)
     given, places = padding.only(source, neutral[name]), padding.only(index, 0)
     found = call(input, dim, places, given, *args, **how)
@@ -208,3 +256,34 @@ def _put_together(
     padding.holds((places >= 0) & (places < padding.number(input).own))
     padding.mark_as(found, input)
     return (written_as_first if call.name.endswith("_") else as_first)(padding, found)
+
+
+def _put_instead(
+    padding: Padding,
+    call: Any,
+    input: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    args: tuple[Any, ...],
+    how: dict[str, Any],
+) -> Any:
+    """The same without what was there: padding goes to a row of its own behind all others."""
+    at = positive(dim, input)
+    own = padding.dim(input)
+    rows = input.shape[at]
+    places = torch.where(padding.mask(index), index, rows)
+    if own is not None:
+        if own != at or padding.dim(source) != at:
+            raise NotPaddedError(_PUT)
+        known = padding.only(index, 0)
+        padding.holds((known >= 0) & (known < padding.number(input).own))
+    longer = torch.cat([input, input.narrow(at, 0, 1)], at)
+    is_written = call.name.endswith("_")
+    put = torch.Tensor.index_reduce if "index" in call.name else torch.Tensor.scatter_reduce
+    found: Any = put(longer, dim, places, source, *args, **how).narrow(at, 0, rows)
+    if own is not None:
+        found = as_first(padding, padding.mark_as(found, input))
+    if not is_written:
+        return found
+    return input.copy_(found)

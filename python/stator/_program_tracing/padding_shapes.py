@@ -451,6 +451,29 @@ def _from(padding: Padding, tensor: Any, dim: int, first: Any, number: Any, step
     return _taken(tensor, dim, places.clamp(max=tensor.shape[dim] - 1))
 
 
+def bounds(padding: Padding, number: Number, key: slice) -> tuple[Any, Any]:
+    """Where a slice of rows, which all clients have, begins, and how many these are."""
+    start = _bound(padding, key.start, number, 0)
+    stop = _bound(padding, key.stop, number, number)
+    first = start.own if isinstance(start, Number) else start
+    last = stop.own if isinstance(stop, Number) else stop
+    if isinstance(stop, Number) and stop.key == number.key:
+        padding.holds(torch.as_tensor(first) <= number.own)
+    else:
+        padding.holds((torch.as_tensor(first) <= last) & (last <= number.own))
+    padding.holds(torch.as_tensor(first) >= 0)
+    return first, stop - start
+
+
+def place_of(number: Number, place: Any) -> Any:
+    """A place among rows, counted from the first one."""
+    if isinstance(place, Number):
+        return place.own
+    if type(place) is not int:
+        raise NotPaddedError(_TAKEN)
+    return number.own + place if place < 0 else torch.as_tensor(place)
+
+
 def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
     """A bound of a slice, counted from the first row."""
     if bound is None:
@@ -468,16 +491,7 @@ def _sliced(padding: Padding, tensor: Any, dim: int, number: Number, key: slice)
     step = 1 if key.step is None else key.step
     if type(step) is not int or step < 1:
         raise NotPaddedError(_TAKEN)
-    start = _bound(padding, key.start, number, 0)
-    stop = _bound(padding, key.stop, number, number)
-    first = start.own if isinstance(start, Number) else start
-    last = stop.own if isinstance(stop, Number) else stop
-    many = stop - start
-    if isinstance(stop, Number) and stop.key == number.key:
-        padding.holds(torch.as_tensor(first) <= number.own)
-    else:
-        padding.holds((torch.as_tensor(first) <= last) & (last <= number.own))
-    padding.holds(torch.as_tensor(first) >= 0)
+    first, many = bounds(padding, number, key)
     if step > 1:
         many = (many + (step - 1)) // step
     if type(many) is int and not 0 <= many <= tensor.shape[dim]:
@@ -489,12 +503,7 @@ def _sliced(padding: Padding, tensor: Any, dim: int, number: Number, key: slice)
 
 def _row(padding: Padding, tensor: Any, dim: int, number: Number, place: Any) -> Any:
     """One row, in a dimension of one."""
-    if isinstance(place, Number):
-        own = place.own
-    elif type(place) is int:
-        own = number.own + place if place < 0 else torch.as_tensor(place)
-    else:
-        raise NotPaddedError(_TAKEN)
+    own = place_of(number, place)
     padding.holds((own >= 0) & (own < number.own))
     if type(place) is int and place >= 0:
         if place >= tensor.shape[dim]:
@@ -520,7 +529,7 @@ def _by_places(padding: Padding, tensor: Any, dim: int, places: Any) -> Any:
 def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
     """Numbers, slices and new dimensions; rows by their places, and places that rows say."""
     rows = padding.dims(input)
-    keys = list(key) if isinstance(key, tuple) else [key]
+    keys = [_as_places(each) for each in (key if isinstance(key, tuple) else (key,))]
     if any(isinstance(each, torch.Tensor) for each in keys):
         return _item_by_places(padding, call, input, key, keys)
     if not rows:
@@ -536,7 +545,7 @@ def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
             number: Any = padding.number_at(input, dim)
             if not isinstance(each, slice):
                 taken, keys[at_key] = _row(padding, taken, dim, number, each), 0
-            elif not _is_whole(each):
+            elif not is_whole(each):
                 taken, number = _sliced(padding, taken, dim, number, each)
                 keys[at_key] = slice(None)
             if isinstance(each, slice) and isinstance(number, Number):
@@ -549,6 +558,12 @@ def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
         dim += 1
     found = call(taken, tuple(keys))
     return padding.mark(found, *zip(*left, strict=True)) if left else found
+
+
+def _as_places(key: Any) -> Any:
+    """A list of places as the tensor that PyTorch makes of it."""
+    is_list = isinstance(key, list) and key and all(type(each) is int for each in key)
+    return torch.tensor(key) if is_list else key
 
 
 def all_keys(input: Any, keys: list[Any]) -> list[Any]:
@@ -566,7 +581,7 @@ def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: lis
     if any(each.dtype in (torch.bool, torch.uint8) for each in tensors):
         raise NotPaddedError("clients of different sizes: rows are chosen by data")
     marked = [each for each in tensors if padding.dim(each) is not None]
-    if isinstance(keys[0], torch.Tensor) and all(map(_is_whole, keys[1:])):
+    if isinstance(keys[0], torch.Tensor) and all(map(is_whole, keys[1:])):
         places = keys[0]
         number = padding.number(places) if marked else None
         if rows is None:
@@ -578,6 +593,10 @@ def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: lis
         if places.dim() == 1 and not marked:
             return padding.mark_as(call(input, key), input)
         raise NotPaddedError(_TAKEN)
+    if len(tensors) == 1 and all(
+        isinstance(each, torch.Tensor) or each is Ellipsis or is_whole(each) for each in keys
+    ):
+        return _item_along(padding, call, input, tensors[0], all_keys(input, keys))
     if len(tensors) != len(keys) or not marked or len(marked) != len(tensors):
         raise NotPaddedError(_TAKEN)
     if {padding.dim(each) for each in marked} != {0} or {each.dim() for each in marked} != {1}:
@@ -594,7 +613,22 @@ def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: lis
     return padding.mark(call(input, (known, *keys[1:])), 0, padding.number(keys[0]))
 
 
-def _is_whole(key: Any) -> bool:
+def _item_along(padding: Padding, call: Any, input: Any, places: Any, keys: list[Any]) -> Any:
+    """By places in one dimension, of which the others stay whole."""
+    rows, own = padding.dim(input), padding.dim(places)
+    at = next(at for at, each in enumerate(keys) if isinstance(each, torch.Tensor))
+    if rows is None:
+        return padding.mark_as(call(input, tuple(keys)), places, [at + (own or 0)])
+    if rows == at and places.dim() == 1:
+        found = _by_places(padding, input, at, places)
+        return found if own is None else padding.mark(found, at, padding.number(places))
+    if rows == at or own is not None:
+        raise NotPaddedError(_TAKEN)
+    moved = rows + (places.dim() - 1 if rows > at else 0)
+    return padding.mark_as(call(input, tuple(keys)), input, [moved])
+
+
+def is_whole(key: Any) -> bool:
     bounds = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
     return all(bound is None for bound in bounds) and isinstance(key, slice)
 
