@@ -281,8 +281,12 @@ MODULES = {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
         "_program_tracing.padding_shapes",
     },
-    "_program_tracing.padding_shapes": {
+    "_program_tracing.padding_chosen": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_shapes": {
+        *("_program_tracing.padding", "_program_tracing.padding_chosen"),
+        "_program_tracing.padding_numbers",
     },
     "_program_tracing.padding_windows": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),

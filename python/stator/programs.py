@@ -240,7 +240,7 @@ class TensorProgram(_stator.Runs):
         Raises where it can't be run for all at once, and where it fails for one of them.
         """
         if lengths is not None:
-            if not self._may_be_padded:
+            if lengths and not self._may_be_padded:
                 raise NotPaddedError("clients of different sizes: its types don't allow it")
             self._check_sizes(columns, lengths)
         self._checked(tuple(column[0] for column in columns))
@@ -292,7 +292,12 @@ class TensorProgram(_stator.Runs):
         clients' where it is the same for all of them, as long as it doesn't write to that."""
         how: dict[str, Any] = {}
         if lengths is not None:
-            how = {"lengths": lengths, "with_rows": self._with_rows}
+            differentiates = "torch.autograd.grad" in self._native.names()
+            how = {
+                "lengths": lengths,
+                "with_rows": self._with_rows,
+                "differentiates": differentiates,
+            }
         if not self._owns:
             given = [column.clone() for column in columns] if self._copies else columns
             try:

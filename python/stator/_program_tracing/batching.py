@@ -51,6 +51,7 @@ def run_together(
     owns: bool = False,
     lengths: Sequence[Sequence[int]] | None = None,
     with_rows: Sequence[tuple[int, int]] = (),
+    differentiates: bool = False,
 ) -> list[Any]:
     """What `run` gives, with a first dimension of clients.
 
@@ -62,6 +63,7 @@ def run_together(
         of them: then it may be written to.
     lengths: how many rows each client has, where they differ, for each of the inputs `with_rows`,
         which are padded: these say which input, and in which dimension.
+    differentiates: whether it takes gradients.
 
     Raises `NotBatchableError` where the program can't be run in this way, `TooFewRowsError` where
     these clients can't, and whatever it raises.
@@ -86,6 +88,9 @@ def run_together(
         if any(padding.dims(result) for result in found):
             raise NotPaddedError("clients of different sizes: it gives rows")
         outputs = [result.own if isinstance(result, Share) else result for result in found]
+        if differentiates and padding.finite_unless:
+            are_finite = torch.stack([torch.isfinite(each).all() for each in outputs]).all()
+            padding.holds(torch.stack(padding.finite_unless).all() | are_finite)
         if padding.conditions:
             nonlocal is_conditional
             is_conditional = True

@@ -23,11 +23,12 @@ from stator._program_tracing.padding_numbers import (
     Share,
     TooManyPairsError,
     grows_with_rows,
+    is_of_data,
     lengths_in,
     of_rows,
 )
 
-__all__ = ["Padding", "memory_of", "name_of", "padded", "tensors_in"]
+__all__ = ["Padding", "is_mask", "memory_of", "name_of", "padded", "tensors_in", "unwrapped"]
 
 
 def padded(
@@ -127,6 +128,12 @@ class Padding:
         self._copied: dict[int, Any] = {}
         self._beside: dict[int, set[int]] = {}
         self._stale: set[int] = set()
+        # What masks have chosen, and numbers that were read as bounds (`padding_chosen.py`).
+        self.chosen: list[tuple[Any, Any, Number, Any]] = []
+        self.read: dict[Any, tuple[Number, Any]] = {}
+        # Whoever lacks one of these has made something of other rows than its own: gradients show
+        # if that wasn't finite.
+        self.finite_unless: list[Any] = []
         # Numbers of rows, as integers for each client: of those that something was drawn for.
         self.known_sizes: dict[Any, list[int]] = {}
         # That of all tensors that an operation is given.
@@ -196,8 +203,10 @@ class Padding:
         found = self._lengths.get(number.key)
         if found is None:
             # A number's value is that of the padded rows.
-            most = max(self._wholes[at].rows for at in lengths_in(number.key))
+            most = max((self._wholes[at].rows for at in lengths_in(number.key)), default=0)
             rows = number.plain if grows_with_rows(number) else most
+            if is_of_data(number.key):
+                rows = max(number.plain, most)
             rows = rows if with_padding is None else with_padding
             found = self._lengths[number.key] = _Length(number, rows)
             self.holds((number.own >= 0) & (number.own <= rows))
@@ -336,7 +345,7 @@ class Padding:
         if self._copied:
             self._note_written(name, args, kwargs)
         met = [*self._met(args), *self._met(kwargs)]
-        if not met:
+        if not met and not _is_choice(name, args):
             return inner(func, args, kwargs)
         rule = _RULES.get(name)
         if rule is None or kwargs.get("out") is not None:
@@ -374,9 +383,25 @@ def name_of(func: Any) -> str:
 
 def memory_of(tensor: torch.Tensor) -> int:
     """Where a tensor's data is; of a batch, that of all clients."""
+    return int(unwrapped(tensor).untyped_storage().data_ptr())
+
+
+def unwrapped(tensor: Any) -> Any:
+    """A tensor of all clients."""
     while _functorch.is_batchedtensor(tensor) or _functorch.is_gradtrackingtensor(tensor):
         tensor = _functorch.get_unwrapped(tensor)
-    return tensor.untyped_storage().data_ptr()
+    return tensor
+
+
+def is_mask(key: Any) -> bool:
+    return isinstance(key, torch.Tensor) and key.dtype in (torch.bool, torch.uint8)
+
+
+def _is_choice(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether an operation takes what a mask chooses."""
+    if len(args) < 2 or name not in ("getitem", "masked_select"):
+        return False
+    return any(map(is_mask, args[1] if isinstance(args[1], tuple) else args[1:]))
 
 
 _RULES: dict[str, Callable[..., Any]] = {}

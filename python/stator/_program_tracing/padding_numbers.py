@@ -8,6 +8,7 @@ Whoever is given one takes the tensor, or refuses (`padding.py`); nobody decides
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 import operator
 from collections.abc import Callable, Hashable
@@ -22,7 +23,9 @@ __all__ = [
     "Share",
     "TooManyPairsError",
     "grows_with_rows",
+    "is_of_data",
     "lengths_in",
+    "of_data",
     "of_rows",
     "pairs_of",
 ]
@@ -64,6 +67,22 @@ def of_rows(count: torch.Tensor, rows: int, conditions: list[Any], length: int =
     """How many rows a client has. `rows`: with the padding; `length`: which of its inputs' lengths
     that is."""
     return _integer(rows, count, ("rows", ((length, 1),), 0), conditions)
+
+
+_OF_DATA = itertools.count()
+
+
+def of_data(most: int, own: Any, conditions: list[Any]) -> Number:
+    """A number of rows that data decide. `most`: no client has more."""
+    return _integer(most, own, (_DATA, next(_OF_DATA)), conditions)
+
+
+_DATA = "data"
+
+
+def is_of_data(key: Hashable) -> bool:
+    """Whether a number is computed of one that data decide."""
+    return isinstance(key, tuple) and (key[0] == _DATA or any(map(is_of_data, key[1:])))
 
 
 def lengths_in(key: Hashable) -> set[int]:

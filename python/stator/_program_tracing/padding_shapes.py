@@ -14,11 +14,13 @@ import torch
 
 from stator._program_tracing.padding import (
     Padding,
+    is_mask,
     positive,
     rule_for,
     without_rows,
 )
-from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share
+from stator._program_tracing.padding_chosen import by_mask, read
+from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share, is_of_data
 
 __all__ = ["Padding"]
 
@@ -444,9 +446,16 @@ def _from(padding: Padding, tensor: Any, dim: int, first: Any, number: Any, step
     if type(number) is int:
         places = torch.arange(number) * step + first
         return _taken(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
-    # Its padding is its own first row: others may not be as finite.
-    padding.holds(number.own > 0)
-    places = torch.arange(padding.rows_of(number))
+    # Its padding is its own first row: others may not be as finite. Where data say that there is
+    # none, it's as what is behind a client's rows.
+    has_some = padding.finite_unless.append if is_of_data(number.key) else padding.holds
+    has_some(number.own > 0)
+    rows = padding.rows_of(number)
+    places = torch.arange(rows)
+    if not is_moved and rows <= tensor.shape[dim]:
+        is_own = (places < number.own).reshape([-1, *[1] * (tensor.dim() - dim - 1)])
+        one = tensor.narrow(dim, 0, 1).detach()
+        return torch.where(is_own, tensor.narrow(dim, 0, rows), one)
     places = torch.where(places < number.own, places, 0) * step + first
     return _taken(tensor, dim, places.clamp(max=tensor.shape[dim] - 1))
 
@@ -481,6 +490,8 @@ def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
     if isinstance(bound, Number):
         padding.holds(bound.own >= 0)
         return bound
+    if isinstance(bound, torch.Tensor):
+        return read(padding, bound, number)
     if type(bound) is not int:
         raise NotPaddedError(_TAKEN)
     return number + bound if bound < 0 else bound
@@ -530,6 +541,10 @@ def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
     """Numbers, slices and new dimensions; rows by their places, and places that rows say."""
     rows = padding.dims(input)
     keys = [_as_places(each) for each in (key if isinstance(key, tuple) else (key,))]
+    if is_mask(keys[0]) and not any(isinstance(each, torch.Tensor) for each in keys[1:]):
+        chosen = by_mask(padding, input, keys[0])
+        beside = (slice(None), *keys[1:])
+        return _item(padding, call, chosen, beside) if keys[1:] else chosen
     if any(isinstance(each, torch.Tensor) for each in keys):
         return _item_by_places(padding, call, input, key, keys)
     if not rows:
@@ -631,6 +646,13 @@ def _item_along(padding: Padding, call: Any, input: Any, places: Any, keys: list
 def is_whole(key: Any) -> bool:
     bounds = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
     return all(bound is None for bound in bounds) and isinstance(key, slice)
+
+
+@rule_for("masked_select", is_of_several=True)
+def _masked(padding: Padding, call: Any, /, input: Any, mask: Any) -> Any:
+    if input.dim() != 1 or mask.dim() != 1:
+        raise NotPaddedError("clients of different sizes: elements are chosen by data")
+    return by_mask(padding, input, mask)
 
 
 @rule_for("select")
