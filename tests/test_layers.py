@@ -262,7 +262,10 @@ MODULES = {
         "_program_tracing.padding_draws",
     },
     "_program_tracing.unrolled": set(),
-    "_program_tracing.padding": {"_program_tracing.padding_numbers"},
+    "_program_tracing.padding": {
+        "_program_tracing.padding_numbers",
+        "_program_tracing.padding_views",
+    },
     "_program_tracing.padding_numbers": set(),
     "_program_tracing.padding_order": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
@@ -281,6 +284,7 @@ MODULES = {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
         "_program_tracing.padding_shapes",
     },
+    "_program_tracing.padding_views": {"_program_tracing.padding_numbers"},
     "_program_tracing.padding_chosen": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
     },

@@ -299,6 +299,9 @@ class _Runner:
     ) -> list[torch.Tensor] | None:
         """The same where data choose rows: what they choose is padded."""
         lengths = [[columns[at].shape[dim + 1]] * count for at, dim in self._program._with_rows]
+        if any(own[0] == 0 for own in lengths):
+            # There is nothing to choose.
+            return None
         made = self._padded(count, columns, states, lengths) if self.pads else None
         if made is None:
             self._failures += 1

@@ -114,6 +114,11 @@ def test_gradients_of_none_are_as_alone() -> None:
             same(found, expected)
 
 
+def test_what_stands_for_no_place_is_one_that_is_there() -> None:
+    fn = lambda w, r: torch.ones(2)[r["k"][r["k"] != 2]].sum() * w  # noqa: E731
+    same(*both(fn, [1, 2, 1, 3, 2, 1, 1, 2, 0, 0]))
+
+
 def test_who_chooses_none_is_as_alone() -> None:
     fn = lambda w, r: r["y"][r["k"] == 1].amax() * w  # noqa: E731
     with pytest.raises((IndexError, RuntimeError)) as raised:

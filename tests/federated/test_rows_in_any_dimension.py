@@ -221,7 +221,28 @@ def before_it_was_written(w: Any, r: Any) -> Any:
     return found * w, x.sum(0)
 
 
+def added_to_some(w: Any, r: Any) -> Any:
+    x = r["x"] * w
+    x[1:] += 0.5
+    x[:-1, 1] *= w[0]
+    x[-1] -= r["y"][-1]
+    x[len(x) // 2 :] /= 2.0
+    return x.sin().sum()
+
+
+def in_columns(w: Any, r: Any) -> Any:
+    x = r["x"].T * w[:, None]
+    found = torch.zeros(3, x.shape[1] + 2)
+    found[:, 1:-1] = x
+    found[:, 0], found[:, -1] = x[:, 0], x[:, -1]
+    found[0, 1:3] = torch.tensor([1.0, 2.0])
+    found[1:, -1] = r["y"][-1]
+    return (found[:, 2:] - 2 * found[:, 1:-1] + found[:, :-2]).square().sum()
+
+
 WRITTEN = {
+    "added to some": gradient(added_to_some),
+    "in columns": gradient(in_columns),
     "differences": gradient(differences),
     "some set": some_set,
     "padded by hand": gradient(padded_by_hand),
@@ -236,6 +257,30 @@ def test_some_rows_are_written(
     caplog.set_level(logging.INFO, "stator.federated")
     same(*both(fn, [size + 2 for size in SIZES]))
     assert not caplog.messages and run and all(is_padded for _, is_padded in run)
+
+
+def elsewhere(w: Any, r: Any) -> Any:
+    x = r["x"].clone()
+    rest = x[1:]
+    rest += 1
+    x[:-1] = rest.clone()
+    return x.sum(0)
+
+
+def kept_before(w: Any, r: Any) -> Any:
+    x = r["x"].clone()
+    rest = x[1:]
+    x[1:] += 1
+    return rest.sum(0)
+
+
+@pytest.mark.parametrize("fn", [elsewhere, kept_before])
+def test_what_isnt_seen_in_all_runs_in_groups(
+    fn: Any, run: list[tuple[int, bool]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stator.federated")
+    same(*both(fn, [size + 1 for size in SIZES]))
+    assert "writes to some rows" in caplog.text and not any(is_padded for _, is_padded in run)
 
 
 def test_who_has_too_few_rows_to_write_is_as_alone() -> None:

@@ -27,6 +27,7 @@ from stator._program_tracing.padding_numbers import (
     lengths_in,
     of_rows,
 )
+from stator._program_tracing.padding_views import Views
 
 __all__ = ["Padding", "is_mask", "memory_of", "name_of", "padded", "tensors_in", "unwrapped"]
 
@@ -123,11 +124,11 @@ class Padding:
         self._dims: Any = WeakIdKeyDictionary()
         # What has to hold if somebody uses a tensor.
         self._if_used: Any = WeakIdKeyDictionary()
-        # The memory of what is a view in PyTorch and a copy here; which of it is one in PyTorch;
-        # and what isn't as it would be there, since other memory of these was written to.
-        self._copied: dict[int, Any] = {}
-        self._beside: dict[int, set[int]] = {}
-        self._stale: set[int] = set()
+        # What is a view in PyTorch, and a copy here.
+        self._views = Views(memory_of)
+        self.copied, self.sliced, self.written = (
+            *(self._views.copied, self._views.sliced, self._views.written),
+        )
         # What masks have chosen, and numbers that were read as bounds (`padding_chosen.py`).
         self.chosen: list[tuple[Any, Any, Number, Any]] = []
         self.read: dict[Any, tuple[Number, Any]] = {}
@@ -222,24 +223,6 @@ class Padding:
         if tensor.numel() * tensor.element_size() * times > _MOST:
             raise TooManyPairsError("pairs of so many rows take much memory")
 
-    def copied(self, *tensors: Any) -> None:
-        """One is a view of the other in PyTorch, and a copy here: once somebody writes to either,
-        nobody may use the other."""
-        together: set[int] = set()
-        for tensor in tensors:
-            memory = memory_of(tensor)
-            # Kept, so that nothing else gets that memory.
-            self._copied[memory] = tensor
-            together |= self._beside.get(memory, {memory})
-        for memory in together:
-            self._beside[memory] = together
-
-    def written(self, tensor: Any) -> None:
-        """Takes note that a tensor is written to: what should have been a view of it isn't any more
-        what it would be."""
-        memory = memory_of(tensor)
-        self._stale |= self._beside.get(memory, set()) - {memory}
-
     def holds(self, condition: Any) -> None:
         """Takes note of what has to hold for each client."""
         self.conditions.append(condition.all())
@@ -250,8 +233,10 @@ class Padding:
 
     def use(self, value: Any) -> None:
         """Something is used."""
-        if self._stale and any(memory_of(each) in self._stale for each in tensors_in(value)):
-            raise NotPaddedError("clients of different sizes: it writes to some rows of a tensor")
+        self._views.use(value)
+        self._use(value)
+
+    def _use(self, value: Any) -> None:
         if self._if_used:
             for tensor in tensors_in(value):
                 if (condition := self._if_used.pop(tensor, None)) is not None:
@@ -340,10 +325,10 @@ class Padding:
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inner: _Inner
     ) -> Any:
         """What an operation gives, by its rule where rows are given."""
-        self.use((args, kwargs))
+        self._use((args, kwargs))
         name = name_of(func)
-        if self._copied:
-            self._note_written(name, args, kwargs)
+        is_in_place = name == "setitem" or name in _IN_PLACE or name.endswith("_")
+        self._views.called(name, args, kwargs, is_in_place)
         met = [*self._met(args), *self._met(kwargs)]
         if not met and not _is_choice(name, args):
             return inner(func, args, kwargs)
@@ -357,15 +342,6 @@ class Padding:
             raise NotPaddedError("clients of different sizes: rows beside fewer rows")
         self._current = next(iter(lengths.values())) if len(lengths) == 1 else None
         return rule(self, _Call(func, inner), *args, **kwargs)
-
-    def _note_written(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Takes note if an operation writes to what should have been a view, or has one."""
-        out = kwargs.get("out")
-        is_written = name == "setitem" or name in _IN_PLACE or name.endswith("_")
-        if (is_written and name != "requires_grad_") or kwargs.get("inplace"):
-            out = (out, args[:1], kwargs.get("input"))
-        for tensor in tensors_in(out):
-            self.written(tensor)
 
 
 def is_tensor(value: Any) -> bool:

@@ -34,6 +34,9 @@ def by_mask(padding: Padding, input: Any, mask: Any) -> Any:
         # A client that has chosen none has no row that is as finite as what it has chosen.
         found = torch.where(number.own > 0, found, torch.ones((), dtype=found.dtype))
         padding.finite_unless.append(number.own > 0)
+    else:
+        # Nor a number that is a place as what it has chosen may be.
+        found = torch.where(number.own > 0, found, torch.zeros((), dtype=found.dtype))
     return padding.mark(found, 0, number)
 
 

@@ -17,7 +17,7 @@ from stator._program_tracing.padding import (
     written_as_first,
 )
 from stator._program_tracing.padding_numbers import NotPaddedError, Number
-from stator._program_tracing.padding_shapes import all_keys, bounds, is_whole, place_of
+from stator._program_tracing.padding_shapes import all_keys, bounds, is_whole, place_of, rows_at
 
 __all__ = ["Padding"]
 
@@ -88,8 +88,10 @@ def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> An
     if isinstance(key, tuple) and all(isinstance(each, torch.Tensor) for each in key):
         return _set_by_places(padding, call, input, key, value)
     keys = all_keys(input, list(key) if isinstance(key, tuple) else [key])
-    if padding.dims(input) == (0,) and keys[0] is not None and not is_whole(keys[0]):
-        return _set_rows(padding, input, keys[0], tuple(keys[1:]), value)
+    if len(rows := padding.dims(input)) == 1:
+        which = [at for at, each in enumerate(keys) if each is not None][rows[0]]
+        if not is_whole(keys[which]):
+            return _set_rows(padding, input, keys, which, value)
     ends = _ends(padding, input, keys)
     own: dict[int, Number] = {}
     if isinstance(value, torch.Tensor):
@@ -105,10 +107,13 @@ def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> An
     return call(input, key, value)
 
 
-def _set_rows(padding: Padding, input: Any, key: Any, others: tuple[Any, ...], value: Any) -> None:
-    """One row, or those of a slice, or a part of each: one number, or what has a row for each."""
-    is_plain = all(each is None or type(each) in (int, slice) for each in others)
-    if padding.is_met(others) or not is_plain:
+def _set_rows(padding: Padding, input: Any, keys: list[Any], which: int, value: Any) -> None:
+    """One row, or those of a slice, or a part of each: one number, or what has a row for each.
+    `which`: the key of rows."""
+    key, others = keys[which], [*keys[:which], *keys[which + 1 :]]
+    if padding.is_met(others) or not all(
+        each is None or type(each) in (int, slice) for each in others
+    ):
         raise NotPaddedError(_PUT)
     number = padding.number(input)
     many: Any = None
@@ -121,36 +126,39 @@ def _set_rows(padding: Padding, input: Any, key: Any, others: tuple[Any, ...], v
         last = first + (many.own if isinstance(many, Number) else many)
     else:
         raise NotPaddedError(_PUT)
-    left = input[(slice(None), *others)]
-    rows = torch.arange(left.shape[0])
-    given = _for_rows(padding, value, many, left, rows - first)
-    mask = ((rows >= first) & (rows < last)).reshape([-1, *[1] * (left.dim() - 1)])
+    left = input[(*keys[:which], slice(None), *keys[which + 1 :])]
+    # How many dimensions rows and what is behind them are.
+    end = left.dim() - sum(each is None or isinstance(each, slice) for each in keys[:which])
+    rows = torch.arange(left.shape[-end])
+    given = _for_rows(padding, value, many, left, end, rows - first)
+    mask = ((rows >= first) & (rows < last)).reshape([-1, *[1] * (end - 1)])
     left.copy_(torch.where(mask, given, left))
 
 
-def _for_rows(padding: Padding, value: Any, many: Any, left: Any, places: Any) -> Any:
+def _for_rows(padding: Padding, value: Any, many: Any, left: Any, end: int, places: Any) -> Any:
     """What is put in rows, beside all of these. `many`: how many they are (`None`: one, in no
     dimension); `places`: which of them each is."""
     if not isinstance(value, torch.Tensor):
         without_rows(padding, value)
         return torch.full((), value, dtype=left.dtype)
-    value = (
-        padding.mark_as(value.to(left.dtype, copy=True), value) if padding.dims(value) else value
-    )
+    at = value.dim() - end
     own = padding.dims(value)
+    given = value.to(left.dtype)
     if own:
-        is_beside = own == (0,) and value.dim() == left.dim() and isinstance(many, Number)
-        if not is_beside or padding.number(value).key != many.key:
+        is_beside = own == (at,) and isinstance(many, Number)
+        if not is_beside or padding.number(value).key != many.key or value.dim() > left.dim():
             raise NotPaddedError(_PUT)
-        return value[places.clamp(0, value.shape[0] - 1)]
-    value = value.to(left.dtype)
-    if value.dim() < left.dim():
-        return value
-    if value.dim() > left.dim() or many is None or isinstance(many, Number):
+        return rows_at(given, at, places.clamp(0, value.shape[at] - 1))
+    if many is None:
+        # A row has no dimension of rows.
+        given = given.unsqueeze(at + 1) if at >= -1 and value.dim() else given
+    elif at >= 0 and given.shape[at] != 1:
+        if type(many) is not int or many != given.shape[at]:
+            raise NotPaddedError(_PUT)
+        given = rows_at(given, at, places.clamp(0, many - 1))
+    if given.dim() > left.dim():
         raise NotPaddedError(_PUT)
-    if value.shape[0] not in (1, many) or many < 1:
-        raise NotPaddedError(_PUT)
-    return value if value.shape[0] == 1 else value[places.clamp(0, many - 1)]
+    return given
 
 
 def _set_by_places(padding: Padding, call: Any, input: Any, key: Any, value: Any) -> Any:

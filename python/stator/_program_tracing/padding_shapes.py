@@ -417,7 +417,7 @@ def _one_after_the_other(padding: Padding, tensors: Any, dim: int) -> Any:
     if not isinstance(total, Number):
         raise NotPaddedError("clients of different sizes: rows are joined")
     whole = torch.cat(list(tensors), dim)
-    return padding.mark(_taken(whole, dim, source[: padding.rows_of(total)]), dim, total)
+    return padding.mark(rows_at(whole, dim, source[: padding.rows_of(total)]), dim, total)
 
 
 @rule_for("repeat", "tile")
@@ -433,7 +433,7 @@ def _repeat(padding: Padding, call: Any, /, input: Any, *sizes: Any) -> Any:
 # Which rows are taken.
 
 
-def _taken(tensor: Any, dim: int, places: Any) -> Any:
+def rows_at(tensor: Any, dim: int, places: Any) -> Any:
     """Rows by their places."""
     if not dim:
         return tensor[places]
@@ -445,7 +445,7 @@ def _from(padding: Padding, tensor: Any, dim: int, first: Any, number: Any, step
     is_moved = isinstance(first, torch.Tensor) or first or step > 1
     if type(number) is int:
         places = torch.arange(number) * step + first
-        return _taken(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
+        return rows_at(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
     # Its padding is its own first row: others may not be as finite. Where data say that there is
     # none, it's as what is behind a client's rows.
     has_some = padding.finite_unless.append if is_of_data(number.key) else padding.holds
@@ -457,7 +457,7 @@ def _from(padding: Padding, tensor: Any, dim: int, first: Any, number: Any, step
         one = tensor.narrow(dim, 0, 1).detach()
         return torch.where(is_own, tensor.narrow(dim, 0, rows), one)
     places = torch.where(places < number.own, places, 0) * step + first
-    return _taken(tensor, dim, places.clamp(max=tensor.shape[dim] - 1))
+    return rows_at(tensor, dim, places.clamp(max=tensor.shape[dim] - 1))
 
 
 def bounds(padding: Padding, number: Number, key: slice) -> tuple[Any, Any]:
@@ -520,7 +520,7 @@ def _row(padding: Padding, tensor: Any, dim: int, number: Number, place: Any) ->
         if place >= tensor.shape[dim]:
             raise NotPaddedError(_TAKEN)
         return tensor.narrow(dim, place, 1)
-    found = _taken(tensor, dim, own.reshape(1))
+    found = rows_at(tensor, dim, own.reshape(1))
     padding.copied(tensor, found)
     return found
 
@@ -533,7 +533,7 @@ def _by_places(padding: Padding, tensor: Any, dim: int, places: Any) -> Any:
     if padding.dim(places) is not None:
         padding.has_some(tensor)
     known = torch.where(own < 0, own + number.own, own)
-    return _taken(tensor, dim, known)
+    return rows_at(tensor, dim, known)
 
 
 @rule_for("getitem", is_of_several=True)
@@ -572,6 +572,7 @@ def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
         place += isinstance(each, slice)
         dim += 1
     found = call(taken, tuple(keys))
+    padding.sliced(input, key, found)
     return padding.mark(found, *zip(*left, strict=True)) if left else found
 
 
@@ -759,7 +760,7 @@ def _flip(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     for row in set(known).intersection(rows):
         places = torch.arange(input.shape[row])
         own = padding.number_at(input, row).own
-        found = _taken(found, row, torch.where(places < own, own - 1 - places, places))
+        found = rows_at(found, row, torch.where(places < own, own - 1 - places, places))
     return padding.mark_as(found, input)
 
 
@@ -777,7 +778,7 @@ def _roll(padding: Padding, call: Any, /, input: Any, shifts: Any, dims: Any = N
         return padding.mark_as(call(input, shift, dim), input)
     places = torch.arange(input.shape[at])
     own = padding.number_at(input, at).own.clamp(min=1)
-    found = _taken(input, at, torch.where(places < own, (places - shift) % own, places))
+    found = rows_at(input, at, torch.where(places < own, (places - shift) % own, places))
     return padding.mark_as(found, input)
 
 
