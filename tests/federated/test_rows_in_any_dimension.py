@@ -240,7 +240,18 @@ def in_columns(w: Any, r: Any) -> Any:
     return (found[:, 2:] - 2 * found[:, 1:-1] + found[:, :-2]).square().sum()
 
 
+def roots_of_what_was_written(w: Any, r: Any) -> Any:
+    """What stands for padding is as the first row is now, not as it was."""
+    x = r["y"][:, None] - 2 + r["x"] * 0
+    x[0] = 1.0
+    x[1:] = r["y"][1:, None]
+    y = -r["y"]
+    y[torch.arange(len(y))] = 0.5
+    return ((x * w**2).sqrt().sum() + (y * w[0] ** 2).sqrt().sum()) / 3
+
+
 WRITTEN = {
+    "roots of what was written": gradient(roots_of_what_was_written),
     "added to some": gradient(added_to_some),
     "in columns": gradient(in_columns),
     "differences": gradient(differences),

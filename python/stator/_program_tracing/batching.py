@@ -81,7 +81,8 @@ def run_together(
             (given[at], dim, known[tuple(own)])
             for (at, dim), own in zip(with_rows, lengths, strict=True)
         ]
-        padding = Padding(counts, [max(own) for own in known], with_length)
+        most = [max(own) for own in known]
+        padding = Padding(counts, most, with_length, differentiates)
         with _Gradients(count, states, level, owns, padding):
             found = run(given)
         padding.use(found)

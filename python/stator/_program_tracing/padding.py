@@ -108,6 +108,7 @@ class Padding:
         counts: Sequence[torch.Tensor],
         rows: Sequence[int],
         inputs: Sequence[tuple[torch.Tensor, int, int]],
+        differentiates: bool = False,
     ) -> None:
         """counts: how many rows a client has, for each of its lengths; rows: how many with the
         padding; inputs: those that have rows, in which dimension, and which length that is.
@@ -132,9 +133,10 @@ class Padding:
         # What masks have chosen, and numbers that were read as bounds (`padding_chosen.py`).
         self.chosen: list[tuple[Any, Any, Number, Any]] = []
         self.read: dict[Any, tuple[Number, Any]] = {}
-        # Whoever lacks one of these has made something of other rows than its own: gradients show
-        # if that wasn't finite.
+        # Whoever lacks one of these has made something of other rows than its own, or of what isn't
+        # finite: gradients show it.
         self.finite_unless: list[Any] = []
+        self.differentiates = differentiates
         # Numbers of rows, as integers for each client: of those that something was drawn for.
         self.known_sizes: dict[Any, list[int]] = {}
         # That of all tensors that an operation is given.
@@ -540,6 +542,9 @@ def compared(
     padding.mark(found, dims, numbers)
     first, *_, last = padding.dims(found)
     own = (padding.number_at(found, last).own - 1).clamp(min=0).reshape(1)
+    if padding.differentiates:
+        # Pairs of the padding may be no numbers where a client's own are.
+        padding.finite_unless.append((torch.isfinite(found) | padding.mask(found)).all())
     one = found.detach().narrow(first, 0, 1).index_select(last, own)
     for dim in padding.dims(found)[1:-1]:
         one = one.narrow(dim, 0, 1)

@@ -222,6 +222,8 @@ def _searched(padding: Padding, call: Any, /, sequence: Any, values: Any, **how:
         values = padding.mark_as(values.clone(memory_format=torch.contiguous_format), values)
     if rows is None:
         return padding.mark_as(call(sequence, values, **how), values)
+    # What is no number would stand before the padding, and be less in order than that.
+    padding.holds(~torch.isnan(padding.only(sequence, 0)))
     found = call(padding.only(sequence, greatest(sequence.dtype)), values, **how)
     found = torch.minimum(found, padding.number(sequence).own.to(found.dtype))
     return found if own is None else padding.mark_as(found, values)

@@ -84,7 +84,8 @@ def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> An
             raise NotPaddedError(_PUT)
         if key.dtype in (torch.bool, torch.uint8):
             return _set_by_mask(padding, input, key, value)
-        return call(input, _places(padding, input, key), value)
+        call(input, _places(padding, input, key), value)
+        return _with_padding_again(padding, input)
     if isinstance(key, tuple) and all(isinstance(each, torch.Tensor) for each in key):
         return _set_by_places(padding, call, input, key, value)
     keys = all_keys(input, list(key) if isinstance(key, tuple) else [key])
@@ -133,6 +134,7 @@ def _set_rows(padding: Padding, input: Any, keys: list[Any], which: int, value: 
     given = _for_rows(padding, value, many, left, end, rows - first)
     mask = ((rows >= first) & (rows < last)).reshape([-1, *[1] * (end - 1)])
     left.copy_(torch.where(mask, given, left))
+    _with_padding_again(padding, input)
 
 
 def _for_rows(padding: Padding, value: Any, many: Any, left: Any, end: int, places: Any) -> Any:
@@ -176,7 +178,14 @@ def _set_by_places(padding: Padding, call: Any, input: Any, key: Any, value: Any
         if dim < len(places):
             padding.holds((places[dim] >= -number.own) & (places[dim] < number.own))
             places[dim] = torch.where(places[dim] < 0, places[dim] + number.own, places[dim])
-    return call(input, tuple(places), value)
+    call(input, tuple(places), value)
+    return _with_padding_again(padding, input)
+
+
+def _with_padding_again(padding: Padding, input: Any) -> None:
+    """Some rows were written: padding is as the first one is now. Others may not be as finite."""
+    if padding.dims(input):
+        written_as_first(padding, input)
 
 
 def _ends(padding: Padding, input: Any, keys: list[Any]) -> dict[int, Number]:
