@@ -119,6 +119,16 @@ def test_what_stands_for_no_place_is_one_that_is_there() -> None:
     same(*both(fn, [1, 2, 1, 3, 2, 1, 1, 2, 0, 0]))
 
 
+def test_windows_over_none_are_refused() -> None:
+    def fn(w: Any, r: Any) -> Any:
+        chosen = r["x"][r["k"] == 1] * w
+        return torch.nn.functional.max_pool2d(chosen[None, None], 3, 1, 1).sum()
+
+    with pytest.raises((IndexError, RuntimeError)) as raised:
+        both(fn, [1, 2, 1, 3, 2, 1, 1, 2])
+    assert any(note.startswith("at client") for note in raised.value.__notes__)
+
+
 def test_who_chooses_none_is_as_alone() -> None:
     fn = lambda w, r: r["y"][r["k"] == 1].amax() * w  # noqa: E731
     with pytest.raises((IndexError, RuntimeError)) as raised:

@@ -50,7 +50,8 @@ def _own(padding: Padding, found: Any, dim: int, number: Any, of: _Windows) -> t
     many = number + (both - reach) if step == 1 else (number + (both - reach - 1)) // step + 1
     if not isinstance(many, Number):
         raise NotPaddedError(_MIXED)
-    padding.holds(many.own > 0)
+    # PyTorch refuses what has no rows.
+    padding.holds((many.own > 0) & (number.own > 0))
     rows = padding.rows_of(many)
     lacks = rows - found.shape[dim]
     if lacks < 0:
