@@ -542,9 +542,6 @@ def compared(
     padding.mark(found, dims, numbers)
     first, *_, last = padding.dims(found)
     own = (padding.number_at(found, last).own - 1).clamp(min=0).reshape(1)
-    if padding.differentiates:
-        # Pairs of the padding may be no numbers where a client's own are.
-        padding.finite_unless.append((torch.isfinite(found) | padding.mask(found)).all())
     one = found.detach().narrow(first, 0, 1).index_select(last, own)
     for dim in padding.dims(found)[1:-1]:
         one = one.narrow(dim, 0, 1)
