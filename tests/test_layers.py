@@ -263,7 +263,10 @@ MODULES = {
         "_program_tracing.padding_draws",
     },
     "_program_tracing.unrolled": set(),
-    "_program_tracing.padding": {"_program_tracing.padding_numbers"},
+    "_program_tracing.padding": {
+        "_program_tracing.padding_numbers",
+        "_program_tracing.padding_views",
+    },
     "_program_tracing.padding_numbers": set(),
     "_program_tracing.padding_order": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
@@ -282,8 +285,13 @@ MODULES = {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
         "_program_tracing.padding_shapes",
     },
-    "_program_tracing.padding_shapes": {
+    "_program_tracing.padding_views": {"_program_tracing.padding_numbers"},
+    "_program_tracing.padding_chosen": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
+    },
+    "_program_tracing.padding_shapes": {
+        *("_program_tracing.padding", "_program_tracing.padding_chosen"),
+        "_program_tracing.padding_numbers",
     },
     "_program_tracing.padding_windows": {
         *("_program_tracing.padding", "_program_tracing.padding_numbers"),
@@ -357,7 +365,7 @@ MODULES = {
     "programs": {
         *("_program_tracing.batching", "_program_tracing.casting", "_program_tracing.flattening"),
         *("_program_tracing", "_program_tracing.padding_numbers", "_program_tracing.table"),
-        *("_program_tracing.tracing", "_suggest", "errors"),
+        *("_program_tracing.tracing", "_blame", "_suggest", "errors"),
     },
     "_export": {"_blame", "_exporting.programs"},
     "_exporting": set(),

@@ -20,13 +20,14 @@ _CALLED = "<string>", *(module.__file__ for module in (contextlib, functools, in
 
 
 def blames_caller(function: F) -> F:
-    """A decorator for what users call: Stator's errors in it have the user's frames alone."""
+    """A decorator for what users call: Stator's errors in it, and of values that it's given, have
+    the user's frames alone."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except StatorError as error:
+        except (StatorError, ValueError) as error:
             error.__traceback__ = _of_users(error.__traceback__)
             # It's raised as it is now: a frame that raises again isn't added.
             raise

@@ -176,6 +176,8 @@ class _Runner:
         # have as many rows as others it was seen that they give what each gives alone.
         self.pads = True
         self._padded_right: set[tuple[Any, ...]] = set()
+        # Whether data choose rows, so that clients with as many are padded, too.
+        self._chooses = False
         # How often some lacked rows that others have.
         self._lacks = 0
         self._few: int | None = None
@@ -221,6 +223,7 @@ class _Runner:
             apart=program._run,
             check=program._checked,
             varies=[None in sizes for sizes in inputs],
+            rows_at=[sizes.index(None) if None in sizes else 0 for sizes in inputs],
             has_rows=program._may_be_padded
             and all(
                 (None in sizes) == (None in spec.shape)
@@ -262,6 +265,8 @@ class _Runner:
         """
         if lengths is not None:
             return self._padded(count, columns, states, lengths)
+        if self._chooses:
+            return self._chosen(count, columns, states)
         # Draws depend on how tensors lie in memory, which may depend on sizes.
         sizes = tuple(column.shape[1:] for column in columns)
         is_new = self._is_right is None or (states is not None and sizes not in self._compared)
@@ -276,6 +281,9 @@ class _Runner:
                 self._is_right = _are_close([output[0] for output in made], alone)
                 self._compared.add(sizes)
         except Exception as error:
+            if self.pads and _BY_DATA.search(str(error)):
+                self._chooses = True
+                return self._chosen(count, columns, states)
             self.failed(error)
             return None
         if not self._is_right:
@@ -284,6 +292,19 @@ class _Runner:
                 self._program,
             )
             return None
+        return made
+
+    def _chosen(
+        self, count: int, columns: list[torch.Tensor], states: list[torch.Tensor] | None
+    ) -> list[torch.Tensor] | None:
+        """The same where data choose rows: what they choose is padded."""
+        lengths = [[columns[at].shape[dim + 1]] * count for at, dim in self._program._with_rows]
+        if any(own[0] == 0 for own in lengths):
+            # There is nothing to choose.
+            return None
+        made = self._padded(count, columns, states, lengths) if self.pads else None
+        if made is None:
+            self._failures += 1
         return made
 
     def _padded(
@@ -297,7 +318,9 @@ class _Runner:
         that have as many."""
         try:
             together = self._program._run_together
-            made = together(count, padded(columns, lengths), states and [*states], lengths)
+            dims = [dim for _, dim in self._program._with_rows]
+            given = padded(columns, lengths, dims)
+            made = together(count, given, states and [*states], lengths)
             # Inputs that have as many rows as each other are taken for such.
             which: tuple[Any, ...] = tuple(map(lengths.index, lengths))
             if states is not None:
@@ -305,7 +328,7 @@ class _Runner:
                 which = (which, *((min(own), max(own)) for own in lengths))
             if which not in self._padded_right:
                 # The most padding, of each input, and the least.
-                each = [*zip(*lengths, strict=True)]
+                each = [*zip(*lengths, strict=True)] or [()]
                 least = [own.index(min(own)) for own in lengths]
                 for client in {each.index(max(each)), *least}:
                     if states is not None:
@@ -359,6 +382,8 @@ class Flat(NamedTuple):
     """Raises if a tuple of tensors doesn't fit."""
     varies: list[bool]
     """For each input, whether its sizes differ between values of the type."""
+    rows_at: list[int]
+    """In which dimension, the first one that does."""
     has_rows: bool
     """Whether that is the number of rows in all of these, and clients may be padded."""
     copies: bool
@@ -506,6 +531,9 @@ def _bytes_of_a_row(spec: TensorSpec) -> int:
 
 
 _ATTEMPTS = 3
+
+_BY_DATA = re.compile(r"dynamic shape|vmap over calling \.item\(\)")
+"""What PyTorch says of operations that give as many rows as data say, for all clients at once."""
 
 
 def _are_close(found: Sequence[torch.Tensor], expected: Any) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import torch
 
 from stator import _stator
+from stator._blame import blames_caller
 from stator._program_tracing import TensorSpec
 from stator._program_tracing.batching import (
     LINKED,
@@ -119,6 +120,7 @@ class TensorProgram(_stator.Runs):
     """
 
     @classmethod
+    @blames_caller
     def from_bytes(cls, data: bytes) -> TensorProgram:
         """Reads what `to_bytes` wrote. Runs nothing; what is no program is a `ValueError`."""
         if not isinstance(data, bytes):
@@ -177,10 +179,16 @@ class TensorProgram(_stator.Runs):
         tell."""
         if self._pads is None:
             varying = [spec.shape for spec in self._types if None in spec.shape]
-            is_first = all(shape[0] is None and None not in shape[1:] for shape in varying)
+            in_one = all(shape.count(None) == 1 for shape in varying)
             gives_rows = any(None in sizes for _, sizes in self._native.outputs)
-            self._pads = bool(varying) and is_first and not gives_rows
+            self._pads = bool(varying) and in_one and not gives_rows
         return self._pads
+
+    @property
+    def _with_rows(self) -> list[tuple[int, int]]:
+        """The inputs that have rows, and in which dimension."""
+        shapes = enumerate(spec.shape for spec in self._types)
+        return [(at, shape.index(None)) for at, shape in shapes if None in shape]
 
     @property
     def _switches(self) -> bool:
@@ -232,7 +240,7 @@ class TensorProgram(_stator.Runs):
         Raises where it can't be run for all at once, and where it fails for one of them.
         """
         if lengths is not None:
-            if not self._may_be_padded:
+            if lengths and not self._may_be_padded:
                 raise NotPaddedError("clients of different sizes: its types don't allow it")
             self._check_sizes(columns, lengths)
         self._checked(tuple(column[0] for column in columns))
@@ -266,11 +274,9 @@ class TensorProgram(_stator.Runs):
     ) -> None:
         """Raises if the program isn't for the sizes that some client has without the padding."""
         for own in set(zip(*lengths, strict=True)):
-            left = iter(own)
-            sizes = [
-                [next(left), *column.shape[2:]] if None in spec.shape else [*column.shape[1:]]
-                for column, spec in zip(columns, self._types, strict=True)
-            ]
+            sizes = [[*column.shape[1:]] for column in columns]
+            for (at, dim), count in zip(self._with_rows, own, strict=True):
+                sizes[at][dim] = count
             if self._native.failing(sizes) is not None:
                 raise TooFewRowsError("the program isn't for the sizes that some clients have")
 
@@ -286,8 +292,12 @@ class TensorProgram(_stator.Runs):
         clients' where it is the same for all of them, as long as it doesn't write to that."""
         how: dict[str, Any] = {}
         if lengths is not None:
-            with_rows = [at for at, spec in enumerate(self._types) if None in spec.shape]
-            how = {"lengths": lengths, "with_rows": with_rows}
+            differentiates = "torch.autograd.grad" in self._native.names()
+            how = {
+                "lengths": lengths,
+                "with_rows": self._with_rows,
+                "differentiates": differentiates,
+            }
         if not self._owns:
             given = [column.clone() for column in columns] if self._copies else columns
             try:

@@ -167,7 +167,21 @@ def trains_a_copy(model, rows):
     return {name: tensor.detach() for name, tensor in net.state_dict().items()}
 
 
+def writes_to_another_tensor(model, rows):
+    """As `AdamW(..., amsgrad=True)` does from its second step on."""
+    weights = model["w"].clone().requires_grad_()
+    optimizer = torch.optim.AdamW([weights], lr=0.1, amsgrad=True)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(rows["x"] @ weights, rows["y"]).backward()
+        optimizer.step()
+    made = torch.zeros(2)
+    torch.mul(model["b"], rows["x"].sum(), out=made)
+    return weights.detach(), made
+
+
 TOGETHER = (
+    writes_to_another_tensor,
     *(writes_to_what_all_have, writes_by_places, draws_into_what_all_have, trains_a_copy),
     puts_columns_together,
     draws_beside_nothing,

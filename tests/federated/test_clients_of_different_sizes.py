@@ -115,6 +115,27 @@ GRU = nn.GRU(1, 2, batch_first=True)
 LSTM = nn.LSTM(1, 2)
 
 EVERY = {
+    # Numbers computed of that of rows.
+    "roots and logarithms": gradient(
+        lambda w, r: (
+            (r["x"] * w).sum() / len(r["x"]) ** 0.5
+            + math.log(len(r["x"]) + 1) * w.sum()
+            + (r["y"] ** 2).sum() / (len(r["y"]) + 1) ** -1
+            + (r["x"] @ w)[: int(len(r["y"]) ** 0.5)].amax() * math.exp(-len(r["y"]))
+        )
+    ),
+    "unit columns": gradient(
+        lambda w, r: (
+            (F.normalize(r["x"] * w, dim=0) * r["y"][:, None]).sum()
+            + F.normalize(r["y"] * w[0], p=1.0, dim=-1).amax()
+        )
+    ),
+    "other element types": lambda w, r: (
+        r["x"].bfloat16().float().sum(0),
+        r["x"].half().mean(0),
+        torch.complex(r["x"], r["x"].exp()).mean(0),
+        torch.polar(r["y"], r["y"]).angle().sum(),
+    ),
     # Reductions, of all rows and beside them.
     "sum": gradient(lambda w, r: (r["x"] * w).sum()),
     "sums of columns": gradient(lambda w, r: ((r["x"] * w).sum(0) ** 2).sum()),
@@ -487,7 +508,6 @@ APART = {
     "no rule": (lambda w, r: torch.linalg.matrix_norm(r["x"]), "no rule for"),
     "a place among columns and rows": (lambda w, r: r["x"].T.argmax(), "a place among rows"),
     "matrices' norms": (lambda w, r: torch.linalg.norm(r["x"], 1), "norm of another kind"),
-    "rows of equal length together": (lambda w, r: F.normalize(r["x"], dim=0).sum(), "together"),
 }
 """What runs for clients with as many rows alone, and what is said of it: `None` where that is known
 beforehand."""

@@ -5,6 +5,7 @@ as they are.
 from __future__ import annotations
 
 import collections
+import functools
 import subprocess
 import sys
 import traceback
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 X = ff.TensorType(np.float32, [None, 4])
 Y = ff.TensorType(np.int64, [None])
 W = ff.TensorType(np.float32, [4, 3])
+ROW = ff.TensorType(np.float32, [3])
 
 
 def test_types() -> None:
@@ -112,6 +114,57 @@ def test_polymorphic() -> None:
     assert double(np.float32(3)) == 6
     assert double(np.ones(3, np.float32)).tolist() == [2, 2, 2]
     assert double.fn_for_argument_type(X).type_signature.result == X
+
+
+def test_defaults_are_constants() -> None:
+    """Where no type is given for a parameter, its default is what it has."""
+
+    def scaled(x: Any, rate: float = 0.5, *, power: int = 2, shift: Any = torch.ones(3)) -> Any:
+        return rate * x**power + shift
+
+    x = np.array([1, 2, 3], np.float32)
+    comp = ff.local_computation(ROW)(scaled)
+    assert str(comp.type_signature) == "(float32[3] -> float32[3])"
+    there = ff.framework.ConcreteComputation.from_bytes(comp.to_bytes())
+    assert comp(x).tolist() == there(x).tolist() == [1.5, 3, 5.5]
+    given = ff.local_computation(ROW, np.float32)(scaled)
+    assert str(given.type_signature) == "(<x=float32[3],rate=float32> -> float32[3])"
+    assert given(x, np.float32(2)).tolist() == [3, 9, 19]
+    partly = ff.local_computation(ROW)(functools.partial(scaled, rate=1.0, power=1))
+    assert partly(x).tolist() == [2, 3, 4]
+    whole = ff.local_computation(ff.StructType([("a", ROW), ("b", ROW)]))
+    assert whole(lambda m, k=2: m["a"] * k + m["b"])(
+        collections.OrderedDict(a=x, b=x)
+    ).tolist() == [3, 6, 9]
+    fields = ff.local_computation(collections.OrderedDict(a=ROW, b=ROW))(
+        lambda a, b, k=2: a * k + b
+    )
+    assert fields(x, x).tolist() == [3, 6, 9]
+    assert ff.local_computation(lambda count=3: torch.ones(count))().tolist() == [1, 1, 1]
+    natively = ff.local_computation(ROW, result=np.float32)(lambda x, k=3: np.float32(x.sum() * k))
+    assert natively(x) == 18
+    polymorphic = ff.local_computation(lambda x, k=2: x * k)
+    assert polymorphic(x).tolist() == [2, 4, 6]
+    assert polymorphic(x, np.float32(3)).tolist() == [3, 6, 9]
+
+    @ff.federated_computation(ff.FederatedType(ROW, ff.CLIENTS))
+    def total(rows: Any) -> Any:
+        return ff.federated_sum(ff.federated_map(comp, rows))
+
+    assert total([x, x]).tolist() == [3, 6, 11]
+
+
+def test_defaults_that_are_no_constants() -> None:
+    for fn, types, text in (
+        (lambda a, b, c=1: a, (ROW,), "expected: a struct of 2 fields"),
+        (lambda a, c=1: a, (ROW, ROW, ROW), "expected: 2 types for `a`, `c`"),
+        (lambda *a, c=1: a, (ROW,), "a variable number of parameters"),
+        (lambda a, *, b, c=1: a, (ROW,), "a keyword-only parameter"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            ff.local_computation(*types)(fn)
+    with pytest.raises(TypeError, match="a parameter with a default"):
+        ff.federated_computation(lambda a, c=1: a, ROW)
 
 
 def test_in_federated_computations() -> None:

@@ -729,6 +729,25 @@ def test_extremes_of_no_elements_are_errors_when_the_program_runs() -> None:
         third(np.eye(2, 4, dtype=f32))
 
 
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("dtype", [f32, i64])
+def test_extremes_beside_another_number(count: int, dtype: Any) -> None:
+    def extremes(x: Any) -> Any:
+        return (
+            np.max(x, initial=-7),
+            x.min(axis=0, initial=3),
+            x.max(axis=(0, 1), initial=2, keepdims=True),
+            np.max(x.sum(), initial=1),
+            np.maximum.reduce(x, axis=0, initial=-1),
+        )
+
+    x = np.random.default_rng(0).normal(size=(count, 4)).astype(dtype)
+    local = fl.local_computation(fl.TensorType(dtype, [None, 4]))(extremes)
+    for found, expected in zip(local(x), extremes(x), strict=True):
+        assert np.shape(found) == np.shape(expected)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_what_arrays_lack_is_said_with_what_to_do() -> None:
     def lacking(x: Any) -> Any:
         return np.sum(x).nonzero()

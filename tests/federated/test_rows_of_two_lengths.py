@@ -244,6 +244,13 @@ def test_each_pair_of_rows_once(
     assert not caplog.messages and run and all(is_padded for _, is_padded in run)
 
 
+def test_distances_of_what_isnt_finite_have_their_own_gradient() -> None:
+    fn = gradient(
+        lambda w, r: torch.pdist(torch.where(r["x"] > 1.2, torch.inf, r["x"]) * w).tanh().sum()
+    )
+    same(*both(fn, [size + 1 for size in SIZES]))
+
+
 def test_who_has_no_pair_is_told_or_is_as_alone(run: list[tuple[int, bool]]) -> None:
     same(*both(lambda w, r: torch.pdist(r["x"]).sum(), [1, 2, 1, 3]))
     with pytest.raises((IndexError, RuntimeError)) as raised:

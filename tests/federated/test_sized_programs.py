@@ -236,11 +236,16 @@ def test_few_clients_run_one_after_the_other(monkeypatch: pytest.MonkeyPatch) ->
 def test_there_is_one_program_for_as_many_batches(traced: list[Any]) -> None:
     comp = at_clients(lambda rows: trained(rows, batch_size=4))
     comp(clients([5, 7, 6, 8, 3, 2, 7]))
-    assert len(traced) == 3  # five to seven rows, eight, fewer than four
-    comp(clients([6, 8, 1, 3]))
-    assert len(traced) == 3
+    assert len(traced) == 2  # five to eight rows, up to four
+    comp(clients([6, 8, 1, 3, 4]))
+    assert len(traced) == 2
     comp(clients([9]))
-    assert len(traced) == 4
+    assert len(traced) == 3
+    # Where what is drawn at the end comes before the last batch, or behind it.
+    comp = at_clients(lambda rows: trained(rows, batch_size=4, shuffle=True, generator=seeded()))
+    traced.clear()
+    comp(clients([5, 7, 8]))
+    assert len(traced) == 2
 
 
 def test_no_rows(traced: list[Any]) -> None:
@@ -314,9 +319,60 @@ def test_errors_of_the_function_come_with_its_line() -> None:
     assert "at client 1" in raised.value.__notes__
 
 
+class Pairs(torch.utils.data.Dataset[Any]):
+    """A data set of the user's own: a loader asks it for one row at a time."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows["x"])
+
+    def __getitem__(self, at: int) -> Any:
+        return self.rows["x"][at], self.rows["y"][at]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_rows_of_a_users_data_set_in_another_order(exact: bool) -> None:
+    def fn(rows: Any) -> Any:
+        found = torch.zeros(3)
+        for x, y in DataLoader(Pairs(rows), batch_size=4, shuffle=True, generator=seeded()):
+            found = 0.5 * found + (x * y[:, None]).sum(0)
+        return found
+
+    comp = at_clients(fn)
+    with fl.framework.get_context_stack().install(LocalContext(exact=exact)):
+        given = clients([6, 1, 2, 9, 1])
+        for found, rows in zip(comp(given), given, strict=True):
+            same(found, fn(as_tensors(rows)))
+
+
+def test_errors_within_a_loop_are_those_of_known_sizes() -> None:
+    def wrong(rows: Any) -> Any:
+        found = torch.zeros(2)
+        for (batch,) in DataLoader(TensorDataset(rows["x"]), batch_size=8):
+            found = found + (batch @ torch.ones(5, 2)).sum(0)  # here
+        return found
+
+    with pytest.raises(RuntimeError, match=r"\[8, 3\] X \[5, 2\]") as raised:
+        at_clients(wrong)
+    assert raised.traceback[-1].name == "wrong"
+    assert "# here" in str(raised.traceback[-1].statement)
+    assert "traced for some" in raised.value.__notes__[-1]
+
+    def prints(rows: Any) -> Any:
+        for row in rows["x"]:
+            print(row)
+        return rows["x"].sum(0)
+
+    with pytest.raises(ProgramError, match="print"):
+        at_clients(prints)
+
+
 def test_what_gives_something_else_for_other_sizes() -> None:
-    with pytest.raises(ProgramError, match="SB022"):
+    with pytest.raises(ProgramError, match="SB022") as lists:
         at_clients(lambda rows: [row for row in rows["x"]])
+    assert "`torch.stack`" in lists.value.__notes__[0]
 
     def decides(rows: Any) -> Any:
         return rows["x"].sum(0) if len(rows["x"]) > 4 else rows["x"].sum()

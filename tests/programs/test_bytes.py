@@ -112,8 +112,9 @@ def test_no_bytes(program: TensorProgram) -> None:
         data.replace(b"torch.nn.functional.linear", b"torch.nn.functional.linear".upper()): "names",
     }
     for wrong, message in cases.items():
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=message) as met:
             TensorProgram.from_bytes(wrong)
+        assert [entry.name for entry in met.traceback] == ["test_no_bytes"]
     with pytest.raises(TypeError, match="takes bytes"):
         TensorProgram.from_bytes("text")  # type: ignore[arg-type]
 

@@ -341,7 +341,36 @@ def test_exceptions_of_operations() -> None:
     with pytest.raises(RuntimeError) as met:
         TensorProgram.trace(fn, (spec(None, 4),))
     assert [name for name, _ in frames(met.value)] == ["test_exceptions_of_operations", "fn"]
+    assert "[?, 4] X [3, 3]" in str(met.value)
+    assert met.value.__notes__ == ["A tensor program was traced for (x: float32[?, 4])."]
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda x: x + torch.zeros(9, 4), r"to \[\?, 4\]"),
+        (lambda x: x.expand(3, 4), r"existing size \(\?\)"),
+        (lambda x: torch.zeros(7).view(x.shape[0], -1, 4), r"\[\?, -1, 4\]"),
+        (lambda x: x.flatten() @ torch.ones(7), r"4\*\?"),
+        (lambda x: torch.cat([x, x[:1]]) + torch.zeros(9, 4), r"\[\?\+1, 4\]"),
+    ],
+)
+def test_sizes_in_exceptions_are_as_they_were_declared(use: Any, text: str) -> None:
+    with pytest.raises(RuntimeError, match=text) as met:
+        TensorProgram.trace(use, (spec(None, 4),))
+    assert "5040" not in "".join([str(met.value), *met.value.__notes__])
+
+
+def test_sizes_in_exceptions_of_the_users_own() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        raise ValueError(f"shape {tuple(x.shape)}")
+
+    with pytest.raises(ValueError, match=r"\(5040, 4\)") as met:
+        TensorProgram.trace(fn, (spec(None, 4),))
     assert "5040 stands for" in met.value.__notes__[0]
+    # A size that is known may be the same.
+    with pytest.raises(RuntimeError, match="5040"):
+        TensorProgram.trace(lambda x, y: x @ y, (spec(None, 4), spec(5040, 3)))
 
 
 def test_exceptions_in_a_differentiated_function() -> None:

@@ -182,3 +182,37 @@ def test_a_division_by_a_number_that_is_zero_is_a_clients_own_error() -> None:
             with pytest.raises(ZeroDivisionError) as raised:
                 comp(rows)
             assert "at client 1" in raised.value.__notes__
+
+
+def put(x: Any, t: Any) -> Any:
+    y = x.clone()
+    y[int(t)] = 5
+    y[int(t) - 1, ...] += 1
+    return y
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, t: x[int(t)],
+        lambda x, t: x[t.item() - 4],
+        lambda x, t: x.repeat(2, 1)[int(t) - 1, int(t)],
+        lambda x, t: x[None, int(t)],
+        lambda x, t: x[(x > 0)][int(t)],
+        put,
+    ],
+)
+def test_places_among_few_elements(use: Any, count: int) -> None:
+    """Which number it is isn't known while a program is traced: it may be in any tensor."""
+    program = TensorProgram.trace(use, (TensorSpec(torch.float32, (count,)), torch.int64))
+    x = torch.arange(1.0, count + 1)
+    for number in (0, count - 1, count + 3, -1, 9):
+        t = torch.tensor(number)
+        try:
+            expected = use(x, t)
+        except IndexError:
+            with pytest.raises(IndexError, match="out of bounds"):
+                program(x, t)
+        else:
+            assert torch.equal(program(x, t)[0], expected)

@@ -50,7 +50,8 @@ def run_together(
     states: list[torch.Tensor] | None = None,
     owns: bool = False,
     lengths: Sequence[Sequence[int]] | None = None,
-    with_rows: Sequence[int] = (),
+    with_rows: Sequence[tuple[int, int]] = (),
+    differentiates: bool = False,
 ) -> list[Any]:
     """What `run` gives, with a first dimension of clients.
 
@@ -61,7 +62,8 @@ def run_together(
     owns: whether each client has what the program makes, for itself, where that is the same for all
         of them: then it may be written to.
     lengths: how many rows each client has, where they differ, for each of the inputs `with_rows`,
-        which are padded.
+        which are padded: these say which input, and in which dimension.
+    differentiates: whether it takes gradients.
 
     Raises `NotBatchableError` where the program can't be run in this way, `TooFewRowsError` where
     these clients can't, and whatever it raises.
@@ -76,15 +78,20 @@ def run_together(
                 return tuple(run(tensors))
         given, counts = tensors[: len(columns)], tensors[len(columns) :]
         with_length = [
-            (given[at], known[tuple(own)]) for at, own in zip(with_rows, lengths, strict=True)
+            (given[at], dim, known[tuple(own)])
+            for (at, dim), own in zip(with_rows, lengths, strict=True)
         ]
-        padding = Padding(counts, [max(own) for own in known], with_length)
+        most = [max(own) for own in known]
+        padding = Padding(counts, most, with_length, differentiates)
         with _Gradients(count, states, level, owns, padding):
             found = run(given)
         padding.use(found)
         if any(padding.dims(result) for result in found):
             raise NotPaddedError("clients of different sizes: it gives rows")
         outputs = [result.own if isinstance(result, Share) else result for result in found]
+        if differentiates and padding.finite_unless:
+            are_finite = torch.stack([torch.isfinite(each).all() for each in outputs]).all()
+            padding.holds(torch.stack(padding.finite_unless).all() | are_finite)
         if padding.conditions:
             nonlocal is_conditional
             is_conditional = True
@@ -346,6 +353,12 @@ class _Gradients(TorchFunctionMode):
         if isinstance(number, torch.Tensor) and len(args) > 1:
             kwargs = {name: value for name, value in kwargs.items() if name != factor}
             args = (args[0], args[1] * number, *args[2:])
+        if isinstance(out := kwargs.get("out"), torch.Tensor):
+            # `vmap` has no rules for what is written to another tensor.
+            made = func(*args, **{name: each for name, each in kwargs.items() if name != "out"})
+            if not isinstance(made, torch.Tensor) or made.shape != out.shape:
+                raise NotBatchableError("what it writes to a tensor has another size")
+            return out.copy_(made)
         if (apart := _APART.get(func)) is not None:
             return args[0].copy_(apart(*args, **kwargs))
         return func(*args, **kwargs)

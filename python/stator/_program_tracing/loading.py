@@ -88,9 +88,17 @@ def _batches(data: Any, batches: Any) -> Iterator[Any]:
 
 
 def _batches_of_some(data: Any, batches: Any) -> Iterator[Any]:
-    """The same, where the number of rows varies among those that give as many batches."""
+    """The same, where the number of rows varies among those that give as many batches. The last one
+    may be whole: only what is drawn at the end, before it or behind, makes a difference."""
     count, size, start = len(batches.sampler), batches.batch_size, 0
     order = _drawn(batches.sampler, len(data))
+    if not batches.drop_last and not _draws_at_end(batches.sampler, len(data)):
+        while start + size < count:
+            yield _rows_between(data, order, start, start + size)
+            start += size
+        if start < count:
+            yield _rows_between(data, order, start, count)
+        return
     while start + size <= count:
         yield _rows_between(data, order, start, start + size)
         start += size
@@ -128,10 +136,14 @@ def _drawn(sampler: Any, count: int) -> Any:
 
 def _end(sampler: Any, count: int) -> None:
     """Draws as PyTorch does when there are no more rows: another order, of which it takes none."""
-    if type(sampler) is not RandomSampler or sampler.replacement or sampler.generator is None:
-        return
-    if sampler.num_samples == count:
+    if _draws_at_end(sampler, count):
         torch.randperm(count, generator=sampler.generator)
+
+
+def _draws_at_end(sampler: Any, count: int) -> bool:
+    if type(sampler) is not RandomSampler or sampler.replacement or sampler.generator is None:
+        return False
+    return bool(sampler.num_samples == count)
 
 
 def _places(indices: Any) -> Any:

@@ -435,16 +435,30 @@ def std(
     return Array(torch.sqrt(found.tensor))
 
 
+def _beside(a: Any, axis: Any, initial: Any) -> Any:
+    """The tensor of an array; if there is one, with another number along the dimensions that are
+    reduced: so there is an element where there are none."""
+    if initial is None:
+        return array(a).tensor
+    tensor, first = both(array(a), initial)
+    if tensor.dim() == 0:
+        return torch.stack([tensor, first])
+    every = range(tensor.dim()) if axis is None else axis
+    for dim in every if isinstance(every, (tuple, range)) else (every,):
+        sizes = list(tensor.shape)
+        sizes[dim] = 1
+        tensor = torch.cat([tensor, first.expand(sizes)], dim)
+    return tensor
+
+
 @stands_for(np.max, np.amax, method=True)
 def max(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None) -> Any:
-    found = Array(reduced(array(a).tensor, axis, keepdims, torch.amax))
-    return found if initial is None else Array(torch.maximum(*both(found, initial)))
+    return Array(reduced(_beside(a, axis, initial), axis, keepdims, torch.amax))
 
 
 @stands_for(np.min, np.amin, method=True)
 def min(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None) -> Any:
-    found = Array(reduced(array(a).tensor, axis, keepdims, torch.amin))
-    return found if initial is None else Array(torch.minimum(*both(found, initial)))
+    return Array(reduced(_beside(a, axis, initial), axis, keepdims, torch.amin))
 
 
 @stands_for(np.ptp)

@@ -36,7 +36,10 @@ def _reducing(name: str, to: Callable[..., Any]) -> Any:
     def reduce(array: Any, axis: Any = 0, *, keepdims: bool = False) -> Any:
         return to(array, axis, keepdims=keepdims)
 
-    return as_called(reduce, f"np.{name}.reduce", _DEFAULTS)
+    def extreme(array: Any, axis: Any = 0, *, keepdims: bool = False, initial: Any = None) -> Any:
+        return to(array, axis, keepdims=keepdims, initial=initial)
+
+    return as_called(extreme if to in (max, min) else reduce, f"np.{name}.reduce", _DEFAULTS)
 
 
 def _accumulating(name: str, to: Callable[..., Any]) -> Any:

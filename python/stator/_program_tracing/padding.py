@@ -23,17 +23,23 @@ from stator._program_tracing.padding_numbers import (
     Share,
     TooManyPairsError,
     grows_with_rows,
+    is_of_data,
     lengths_in,
     of_rows,
 )
+from stator._program_tracing.padding_views import Views
 
-__all__ = ["Padding", "memory_of", "name_of", "padded", "tensors_in"]
+__all__ = ["Padding", "is_mask", "memory_of", "name_of", "padded", "tensors_in", "unwrapped"]
 
 
-def padded(columns: Sequence[Any], lengths: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+def padded(
+    columns: Sequence[Any], lengths: Sequence[Sequence[int]], dims: Sequence[int] | None = None
+) -> list[torch.Tensor]:
     """The inputs of clients in one tensor each, with a first dimension of clients. What is a list
-    has a tensor for each client: rows, as many as the next of `lengths` says."""
+    has a tensor for each client: rows, as many as the next of `lengths` says. `dims`: in which
+    dimension these are; otherwise the first."""
     left = iter(lengths)
+    places_of_rows = iter([0] * len(lengths) if dims is None else dims)
     known: dict[tuple[int, ...], torch.Tensor] = {}
     found = []
     for column in columns:
@@ -46,7 +52,12 @@ def padded(columns: Sequence[Any], lengths: Sequence[Sequence[int]]) -> list[tor
             rows = torch.arange(max(own))
             places = torch.where(rows < counts.unsqueeze(1), rows, 0)
             known[own] = places + (counts.cumsum(0) - counts).unsqueeze(1)
-        found.append(torch.cat(column)[known[own]])
+        dim = next(places_of_rows)
+        if dim == 0:
+            found.append(torch.cat(column)[known[own]])
+            continue
+        rows = torch.cat([each.movedim(dim, 0) for each in column])
+        found.append(rows[known[own]].movedim(1, 1 + dim).contiguous())
     return found
 
 
@@ -96,10 +107,11 @@ class Padding:
         self,
         counts: Sequence[torch.Tensor],
         rows: Sequence[int],
-        inputs: Sequence[tuple[torch.Tensor, int]],
+        inputs: Sequence[tuple[torch.Tensor, int, int]],
+        differentiates: bool = False,
     ) -> None:
         """counts: how many rows a client has, for each of its lengths; rows: how many with the
-        padding; inputs: those that have rows, in their first dimension, and which length that is.
+        padding; inputs: those that have rows, in which dimension, and which length that is.
         """
         # What has to hold for each client, so that it gives what each gives alone.
         self.conditions: list[Any] = []
@@ -113,14 +125,24 @@ class Padding:
         self._dims: Any = WeakIdKeyDictionary()
         # What has to hold if somebody uses a tensor.
         self._if_used: Any = WeakIdKeyDictionary()
-        # The memory of what is a view in PyTorch and a copy here.
-        self._copied: dict[int, Any] = {}
+        # What is a view in PyTorch, and a copy here.
+        self._views = Views(memory_of)
+        self.copied, self.sliced, self.written = (
+            *(self._views.copied, self._views.sliced, self._views.written),
+        )
+        # What masks have chosen, and numbers that were read as bounds (`padding_chosen.py`).
+        self.chosen: list[tuple[Any, Any, Number, Any]] = []
+        self.read: dict[Any, tuple[Number, Any]] = {}
+        # Whoever lacks one of these has made something of other rows than its own, or of what isn't
+        # finite: gradients show it.
+        self.finite_unless: list[Any] = []
+        self.differentiates = differentiates
         # Numbers of rows, as integers for each client: of those that something was drawn for.
         self.known_sizes: dict[Any, list[int]] = {}
         # That of all tensors that an operation is given.
         self._current: _Length | None = None
-        for tensor, length in inputs:
-            self.mark(tensor, 0, numbers[length])
+        for tensor, dim, length in inputs:
+            self.mark(tensor, dim, numbers[length])
 
     @property
     def rows(self) -> int:
@@ -153,11 +175,13 @@ class Padding:
         """A tensor has rows in a dimension, or in several: as many as what the operation is given,
         or a number, or one for each dimension."""
         dims = (dim,) if isinstance(dim, int) else tuple(dim)
-        if number is None or isinstance(number, Number):
-            length = self._current if number is None else self.length(number)
-            lengths = [length] * len(dims)
+        if isinstance(number, Number):
+            number = [number] * len(dims)
+        if number is None:
+            lengths = [self._current] * len(dims)
         else:
-            lengths = [self.length(each) for each in number]
+            rows = [tensor.shape[at] for at in dims]
+            lengths = [self.length(*each) for each in zip(number, rows, strict=True)]
         if any(length is None for length in lengths):
             raise NotPaddedError(_SEVERAL)
         known: Any = sorted(zip(dims, lengths, strict=True), key=lambda each: each[0])
@@ -176,13 +200,17 @@ class Padding:
         if (found := self._dims.get(tensor)) is not None:
             self._dims[other] = found
 
-    def length(self, number: Number) -> _Length:
-        """As many rows as a number says."""
+    def length(self, number: Number, with_padding: int | None = None) -> _Length:
+        """As many rows as a number says. `with_padding`: how many the first tensor has that has so
+        many; otherwise that is found out."""
         found = self._lengths.get(number.key)
         if found is None:
             # A number's value is that of the padded rows.
-            most = max(self._wholes[at].rows for at in lengths_in(number.key))
+            most = max((self._wholes[at].rows for at in lengths_in(number.key)), default=0)
             rows = number.plain if grows_with_rows(number) else most
+            if is_of_data(number.key):
+                rows = max(number.plain, most)
+            rows = rows if with_padding is None else with_padding
             found = self._lengths[number.key] = _Length(number, rows)
             self.holds((number.own >= 0) & (number.own <= rows))
         return found
@@ -197,17 +225,6 @@ class Padding:
         if tensor.numel() * tensor.element_size() * times > _MOST:
             raise TooManyPairsError("pairs of so many rows take much memory")
 
-    def copied(self, *tensors: Any) -> None:
-        """One is a view of the other in PyTorch, and a copy here: nobody may write to either."""
-        for tensor in tensors:
-            # Kept, so that nothing else gets that memory.
-            self._copied[memory_of(tensor)] = tensor
-
-    def expect_alone(self, tensor: Any) -> None:
-        """Raises if what is written to a tensor would have to be seen in another one."""
-        if memory_of(tensor) in self._copied:
-            raise NotPaddedError("clients of different sizes: it writes to some rows of a tensor")
-
     def holds(self, condition: Any) -> None:
         """Takes note of what has to hold for each client."""
         self.conditions.append(condition.all())
@@ -218,6 +235,10 @@ class Padding:
 
     def use(self, value: Any) -> None:
         """Something is used."""
+        self._views.use(value)
+        self._use(value)
+
+    def _use(self, value: Any) -> None:
         if self._if_used:
             for tensor in tensors_in(value):
                 if (condition := self._if_used.pop(tensor, None)) is not None:
@@ -306,12 +327,12 @@ class Padding:
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inner: _Inner
     ) -> Any:
         """What an operation gives, by its rule where rows are given."""
-        self.use((args, kwargs))
+        self._use((args, kwargs))
         name = name_of(func)
-        if self._copied:
-            self._expect_unwritten(name, args, kwargs)
+        is_in_place = name == "setitem" or name in _IN_PLACE or name.endswith("_")
+        self._views.called(name, args, kwargs, is_in_place)
         met = [*self._met(args), *self._met(kwargs)]
-        if not met:
+        if not met and not _is_choice(name, args):
             return inner(func, args, kwargs)
         rule = _RULES.get(name)
         if rule is None or kwargs.get("out") is not None:
@@ -323,15 +344,6 @@ class Padding:
             raise NotPaddedError("clients of different sizes: rows beside fewer rows")
         self._current = next(iter(lengths.values())) if len(lengths) == 1 else None
         return rule(self, _Call(func, inner), *args, **kwargs)
-
-    def _expect_unwritten(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raises if an operation writes to what should have been a view, or has one."""
-        out = kwargs.get("out")
-        is_written = name == "setitem" or name in _IN_PLACE or name.endswith("_")
-        if (is_written and name != "requires_grad_") or kwargs.get("inplace"):
-            out = (out, args[:1], kwargs.get("input"))
-        for tensor in tensors_in(out):
-            self.expect_alone(tensor)
 
 
 def is_tensor(value: Any) -> bool:
@@ -349,9 +361,25 @@ def name_of(func: Any) -> str:
 
 def memory_of(tensor: torch.Tensor) -> int:
     """Where a tensor's data is; of a batch, that of all clients."""
+    return int(unwrapped(tensor).untyped_storage().data_ptr())
+
+
+def unwrapped(tensor: Any) -> Any:
+    """A tensor of all clients."""
     while _functorch.is_batchedtensor(tensor) or _functorch.is_gradtrackingtensor(tensor):
         tensor = _functorch.get_unwrapped(tensor)
-    return tensor.untyped_storage().data_ptr()
+    return tensor
+
+
+def is_mask(key: Any) -> bool:
+    return isinstance(key, torch.Tensor) and key.dtype in (torch.bool, torch.uint8)
+
+
+def _is_choice(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether an operation takes what a mask chooses."""
+    if len(args) < 2 or name not in ("getitem", "masked_select"):
+        return False
+    return any(map(is_mask, args[1] if isinstance(args[1], tuple) else args[1:]))
 
 
 _RULES: dict[str, Callable[..., Any]] = {}
@@ -409,25 +437,16 @@ _ELEMENTS = (
     *("rand", "ror", "rxor", "isnan", "isfinite", "isinf", "nan_to_num", "round", "floor"),
     *("ceil", "trunc", "reciprocal", "lerp", "addcmul", "addcdiv", "float", "double", "long"),
     *("int", "bool", "to", "type", "type_as", "detach", "clone", "contiguous", "masked_fill"),
+    *("half", "bfloat16", "cfloat", "cdouble", "short", "byte", "char", "angle", "sgn", "polar"),
+    *("complex", "ldexp", "float_power", "threshold", "hardshrink", "softshrink", "tanhshrink"),
     *("xlogy", "hypot", "logit", "positive", "requires_grad_", "zeros_like", "ones_like"),
     *("full_like", "conj", "conj_physical", "resolve_conj", "resolve_neg", "real", "isclose"),
     *("absolute", "negative", "multiply", "subtract", "divide", "less", "less_equal", "greater"),
     *("greater_equal", "not_equal", "fix", "arcsin", "arccos", "arctan", "arctan2", "arcsinh"),
     *("arccosh", "arctanh", "nextafter", "copysign", "logaddexp", "logaddexp2", "heaviside"),
     *("bitwise_left_shift", "bitwise_right_shift", "lshift", "rshift", "gcd", "lcm", "deg2rad"),
-    *(
-        "rad2deg",
-        "asinh",
-        "acosh",
-        "atanh",
-        "sinc",
-        "erfc",
-        "erfinv",
-        "lgamma",
-        "digamma",
-        "signbit",
-        "frac",
-    ),
+    *("rad2deg", "asinh", "acosh", "atanh", "sinc", "erfc", "erfinv", "lgamma", "digamma"),
+    *("signbit", "frac"),
     # Where a program draws nothing, these do nothing.
     *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"),
 )
@@ -548,7 +567,7 @@ def apart(*names: str, only_first: bool = False, behind: int = 0) -> None:
 
 apart("linear", "embedding_bag", behind=1)
 apart("embedding", "one_hot", "bucketize")
-apart("conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", only_first=True, behind=3)
+apart("adaptive_avg_pool2d", only_first=True, behind=3)
 apart("conv3d", "max_pool3d", "avg_pool3d", "adaptive_avg_pool3d", only_first=True, behind=4)
 apart("adaptive_max_pool2d", only_first=True, behind=3)
 apart("group_norm", only_first=True, behind=2)
@@ -674,9 +693,13 @@ def _mean(
         return reduced(padding, found, input, dims, keepdim)
     if (kind := how.pop("dtype", None)) is not None:
         input = padding.mark_as(input.to(kind, copy=True), input)
-    if not input.dtype.is_floating_point or how:
+    if not (input.dtype.is_floating_point or input.dtype.is_complex) or how:
         raise NotPaddedError("clients of different sizes: a mean with another element type")
-    found = total(padding, input, dims, keepdim) / many(padding, input, dims)
+    kind = input.dtype
+    if kind in (torch.float16, torch.bfloat16):
+        # PyTorch rounds once.
+        input = padding.mark_as(input.float(), input)
+    found = (total(padding, input, dims, keepdim) / many(padding, input, dims)).to(kind)
     found = reduced(padding, found, input, dims, keepdim)
     return as_first_if_compared(padding, found, input)
 
@@ -747,35 +770,4 @@ def _extreme(
     found = call(given, dim, keepdim)
     for part in found:
         reduced(padding, part, input, dims, keepdim)
-    return found
-
-
-# Gradients.
-
-
-@rule_for("grad", is_of_several=True)
-def _grad(
-    padding: Padding,
-    call: Any,
-    /,
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
-    *args: Any,
-    **how: Any,
-) -> Any:
-    without_rows(padding, args, how)
-    given = [outputs] if is_tensor(outputs) else list(outputs)
-    starts = [grad_outputs] if is_tensor(grad_outputs) else list(grad_outputs or ())
-    for at, output in enumerate(given):
-        start = starts[at] if starts else None
-        if padding.dims(output) != padding.dims(start):
-            raise NotPaddedError("clients of different sizes: a gradient of rows")
-        if start is not None:
-            # Nothing comes of padding.
-            starts[at] = padding.only(start, 0)
-    found = call(given, inputs, starts or None, *args, **how)
-    for gradient, tensor in zip(found, [inputs] if is_tensor(inputs) else inputs, strict=True):
-        if gradient is not None and padding.dims(tensor):
-            padding.mark_as(gradient, tensor)
     return found

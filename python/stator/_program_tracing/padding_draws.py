@@ -37,7 +37,7 @@ def drawn_for_rows(
         raise NotPaddedError(_OTHERWISE)
     writes = writes_to(func, args, kwargs)
     if writes:
-        padding.expect_alone(args[0])
+        padding.written(args[0])
         if not padding.dims(args[0]) or not is_each_clients(args[0]):
             raise NotPaddedError(_OTHERWISE)
     dims, numbers = _like(padding, args, kwargs)

@@ -1,4 +1,4 @@
-"""Rules for padded rows (`padding.py`): products, losses, layers of networks."""
+"""Rules for padded rows (`padding.py`): products, losses, layers of networks, gradients."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from stator._program_tracing.padding import (
     apart,
     compared,
     elements,
+    is_tensor,
     many,
     positive,
     rule_for,
@@ -439,3 +440,34 @@ def _recurrent(
         raise NotPaddedError("clients of different sizes: steps of a recurrent network")
     output, *ends = call(input, hx, params, biases, *args)
     return padding.mark(output, rows), *(padding.mark(end, 1) for end in ends)
+
+
+# Gradients.
+
+
+@rule_for("grad", is_of_several=True)
+def _grad(
+    padding: Padding,
+    call: Any,
+    /,
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    *args: Any,
+    **how: Any,
+) -> Any:
+    without_rows(padding, args, how)
+    given = [outputs] if is_tensor(outputs) else list(outputs)
+    starts = [grad_outputs] if is_tensor(grad_outputs) else list(grad_outputs or ())
+    for at, output in enumerate(given):
+        start = starts[at] if starts else None
+        if padding.dims(output) != padding.dims(start):
+            raise NotPaddedError("clients of different sizes: a gradient of rows")
+        if start is not None:
+            # Nothing comes of padding.
+            starts[at] = padding.only(start, 0)
+    found = call(given, inputs, starts or None, *args, **how)
+    for gradient, tensor in zip(found, [inputs] if is_tensor(inputs) else inputs, strict=True):
+        if gradient is not None and padding.dims(tensor):
+            padding.mark_as(gradient, tensor)
+    return found

@@ -8,6 +8,7 @@ Whoever is given one takes the tensor, or refuses (`padding.py`); nobody decides
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 import operator
 from collections.abc import Callable, Hashable
@@ -22,7 +23,9 @@ __all__ = [
     "Share",
     "TooManyPairsError",
     "grows_with_rows",
+    "is_of_data",
     "lengths_in",
+    "of_data",
     "of_rows",
     "pairs_of",
 ]
@@ -64,6 +67,22 @@ def of_rows(count: torch.Tensor, rows: int, conditions: list[Any], length: int =
     """How many rows a client has. `rows`: with the padding; `length`: which of its inputs' lengths
     that is."""
     return _integer(rows, count, ("rows", ((length, 1),), 0), conditions)
+
+
+_OF_DATA = itertools.count()
+
+
+def of_data(most: int, own: Any, conditions: list[Any]) -> Number:
+    """A number of rows that data decide. `most`: no client has more."""
+    return _integer(most, own, (_DATA, next(_OF_DATA)), conditions)
+
+
+_DATA = "data"
+
+
+def is_of_data(key: Hashable) -> bool:
+    """Whether a number is computed of one that data decide."""
+    return isinstance(key, tuple) and (key[0] == _DATA or any(map(is_of_data, key[1:])))
 
 
 def lengths_in(key: Hashable) -> set[int]:
@@ -220,11 +239,29 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     setattr(Share, f"__{_name}__", _forward)
     setattr(Share, f"__r{_name}__", _backward)
 for _name in (
-    *("divmod", "pow", "rpow", "rdivmod", "lt", "le", "gt", "ge", "eq", "ne", "bool"),
+    *("divmod", "rpow", "rdivmod", "lt", "le", "gt", "ge", "eq", "ne", "bool"),
     *("lshift", "rshift", "rlshift", "rrshift", "and", "or", "xor", "rand", "ror", "rxor"),
     *("abs", "invert", "int", "float", "round", "trunc", "floor", "ceil", "pos"),
 ):
     setattr(Share, f"__{_name}__", _refuse)
+
+
+def _power(self: Any, exponent: Any) -> Any:
+    """A power with an exponent that is known."""
+    if type(exponent) not in (int, float):
+        return _refuse()
+    is_whole = isinstance(self, Number) and type(exponent) is int and exponent >= 0
+    value = _value(self) ** exponent
+    if not isinstance(value, (int, float)):
+        return _refuse()
+    own = self.own if is_whole else self.own.double()
+    # Python raises otherwise, or gives a complex number.
+    self.conditions.append(own > 0 if exponent < 0 else own >= 0)
+    make: Any = _integer if is_whole else _fraction
+    return make(value, torch.pow(own, exponent), ("pow", self.key, exponent), self.conditions)
+
+
+setattr(Share, "__pow__", _power)  # noqa: B010
 setattr(Share, "__neg__", lambda self: _computed("mul", self, -1))  # noqa: B010
 
 
@@ -289,15 +326,28 @@ def _outermost(name: str, plain: Callable[..., Any], to: Callable[..., Any]) -> 
     return outermost
 
 
-def _refused(name: str) -> Callable[..., Any]:
-    plain = getattr(builtins, name, None) or getattr(math, name)
+def _function(name: str) -> Callable[..., Any]:
+    """One of the functions in `math`, of one number."""
+    plain = getattr(math, name)
 
-    def refused(*numbers: Any) -> Any:
-        if any(isinstance(each, Share) for each in numbers):
+    def function(*numbers: Any) -> Any:
+        if not any(isinstance(each, Share) for each in numbers):
+            return plain(*numbers)
+        if len(numbers) != 1:
             _refuse()
-        return plain(*numbers)
+        given = _float(numbers[0])
+        own = given.own
+        if name.startswith("log"):
+            given.conditions.append(own > 0)
+            own = torch.where(own > 0, own, 1.0)
+        made = getattr(torch, name)(own)
+        return _fraction(plain(_value(given)), made, (name, given.key), given.conditions)
 
-    return refused
+    return function
+
+
+def _abs(number: Any) -> Any:
+    return _refuse() if isinstance(number, Share) else abs(number)
 
 
 LINKED: dict[str, Any] = {
@@ -312,9 +362,9 @@ LINKED: dict[str, Any] = {
     "builtins.min": _outermost("min", min, torch.minimum),
     "torch.sym_max": _outermost("max", torch.sym_max, torch.maximum),
     "torch.sym_min": _outermost("min", torch.sym_min, torch.minimum),
-    "builtins.abs": _refused("abs"),
+    "builtins.abs": _abs,
     **{
-        f"math.{name}": _refused(name)
+        f"math.{name}": _function(name)
         for name in ("cos", "exp", "log", "log10", "log2", "sin", "tanh")
     },
 }

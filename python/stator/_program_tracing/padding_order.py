@@ -34,13 +34,18 @@ __all__ = ["Padding"]
 def _distances(
     padding: Padding, call: Any, /, left: Any, right: Any, *args: Any, **how: Any
 ) -> Any:
-    """Of rows from something else, or from each other."""
+    """Of rows from something else, or from each other; or of columns that have rows."""
     without_rows(padding, args, how)
     a, b = padding.dim(left), padding.dim(right)
     if (a, b) == (left.dim() - 2, right.dim() - 2):
         found = call(left, right, *args, **how)
         numbers = [padding.number(left), padding.number(right)]
         return compared(padding, found, [found.dim() - 2, found.dim() - 1], numbers)
+    if (a, b) == (left.dim() - 1, right.dim() - 1):
+        # Rows are what differs: padding is nothing in both.
+        if padding.number(left).key != padding.number(right).key:
+            raise NotPaddedError("clients of different sizes: rows beside fewer rows")
+        return call(padding.only(left, 0), padding.only(right, 0), *args, **how)
     if (a, b) not in ((left.dim() - 2, None), (None, right.dim() - 2)):
         raise NotPaddedError("clients of different sizes: distances of something else than rows")
     found = call(left, right, *args, **how)
@@ -217,6 +222,8 @@ def _searched(padding: Padding, call: Any, /, sequence: Any, values: Any, **how:
         values = padding.mark_as(values.clone(memory_format=torch.contiguous_format), values)
     if rows is None:
         return padding.mark_as(call(sequence, values, **how), values)
+    # What is no number would stand before the padding, and be less in order than that.
+    padding.holds(~torch.isnan(padding.only(sequence, 0)))
     found = call(padding.only(sequence, greatest(sequence.dtype)), values, **how)
     found = torch.minimum(found, padding.number(sequence).own.to(found.dtype))
     return found if own is None else padding.mark_as(found, values)
@@ -340,6 +347,10 @@ def _normalize(
 ) -> Any:
     without_rows(padding, p, dim, eps)
     rows = padding.dim(input)
+    if rows in dims_of(dim, input) and not isinstance(p, Share) and p > 0:
+        known = padding.only(input, 0)
+        length = torch.linalg.vector_norm(known, p, dims_of(dim, input), keepdim=True)
+        return padding.mark_as(input / length.clamp(min=eps), input)
     if rows is None or rows in dims_of(dim, input):
         raise NotPaddedError("clients of different sizes: rows are normalised together")
     return padding.mark(call(input, p, dim, eps), rows)
@@ -352,15 +363,23 @@ def _cosine(
     """Of what stands beside each other, or of each with each."""
     without_rows(padding, dim, eps)
     end = dim - max(x1.dim(), x2.dim()) if dim >= 0 else dim
-    if any(each.dim() + end in padding.dims(each) or each.dim() + end < 0 for each in (x1, x2)):
+    if any(each.dim() + end < 0 for each in (x1, x2)):
         raise NotPaddedError("clients of different sizes: rows beside something else")
     parts = []
-    for each in (x1, x2):
+    for each in (_without(padding, x1, end), _without(padding, x2, end)):
         length = torch.linalg.vector_norm(each, dim=end, keepdim=True).clamp(min=eps)
         part = each / length
         parts.append(padding.mark_as(part, each) if padding.dims(each) else part)
     found = elements(padding, _Product, *parts)
     return reduced(padding, found.sum(end), found, [found.dim() + end], False)
+
+
+def _without(padding: Padding, tensor: Any, end: int) -> Any:
+    """A tensor without padding in one dimension, where rows are what is compared."""
+    at = tensor.dim() + end
+    if at not in padding.dims(tensor):
+        return tensor
+    return padding.mark_as(padding.only(tensor, 0, [at]), tensor)
 
 
 class _Product:

@@ -37,6 +37,9 @@ def _distances(padding: Padding, call: Any, /, input: Any, p: Any = 2.0) -> Any:
     if padding.dims(input) != (0,) or input.dim() != 2:
         raise NotPaddedError("clients of different sizes: distances of something else than rows")
     first, second, many = _pairs(padding, padding.number(input))
+    # How far a row is from itself is no number where it isn't finite, and its gradient neither.
+    if padding.differentiates:
+        padding.finite_unless.append(torch.isfinite(padding.only(input, 0)).all())
     between = torch.cdist(input, input, p, compute_mode="donot_use_mm_for_euclid_dist")
     # Each pair stands twice, and is looked for.
     padding.expect_room(between, 16)

@@ -17,7 +17,7 @@ from stator._program_tracing.padding import (
     written_as_first,
 )
 from stator._program_tracing.padding_numbers import NotPaddedError, Number
-from stator._program_tracing.padding_shapes import all_keys
+from stator._program_tracing.padding_shapes import all_keys, bounds, is_whole, place_of, rows_at
 
 __all__ = ["Padding"]
 
@@ -84,14 +84,15 @@ def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> An
             raise NotPaddedError(_PUT)
         if key.dtype in (torch.bool, torch.uint8):
             return _set_by_mask(padding, input, key, value)
-        return call(input, _places(padding, input, key), value)
+        call(input, _places(padding, input, key), value)
+        return _with_padding_again(padding, input)
     if isinstance(key, tuple) and all(isinstance(each, torch.Tensor) for each in key):
         return _set_by_places(padding, call, input, key, value)
     keys = all_keys(input, list(key) if isinstance(key, tuple) else [key])
-    if padding.dims(input) == (0,) and type(key) is int:
-        if (isinstance(value, torch.Tensor) and value.dim()) or padding.is_met(value):
-            raise NotPaddedError(_PUT)
-        return call(input, _places(padding, input, torch.tensor([key])), value)
+    if len(rows := padding.dims(input)) == 1:
+        which = [at for at, each in enumerate(keys) if each is not None][rows[0]]
+        if not is_whole(keys[which]):
+            return _set_rows(padding, input, keys, which, value)
     ends = _ends(padding, input, keys)
     own: dict[int, Number] = {}
     if isinstance(value, torch.Tensor):
@@ -105,6 +106,61 @@ def _set(padding: Padding, call: Any, /, input: Any, key: Any, value: Any) -> An
     if any(end not in ends or ends[end].key != number.key for end, number in own.items()):
         raise NotPaddedError(_PUT)
     return call(input, key, value)
+
+
+def _set_rows(padding: Padding, input: Any, keys: list[Any], which: int, value: Any) -> None:
+    """One row, or those of a slice, or a part of each: one number, or what has a row for each.
+    `which`: the key of rows."""
+    key, others = keys[which], [*keys[:which], *keys[which + 1 :]]
+    if padding.is_met(others) or not all(
+        each is None or type(each) in (int, slice) for each in others
+    ):
+        raise NotPaddedError(_PUT)
+    number = padding.number(input)
+    many: Any = None
+    if not isinstance(key, slice):
+        first = place_of(number, key)
+        padding.holds((first >= 0) & (first < number.own))
+        last = first + 1
+    elif key.step in (None, 1):
+        first, many = bounds(padding, number, key)
+        last = first + (many.own if isinstance(many, Number) else many)
+    else:
+        raise NotPaddedError(_PUT)
+    left = input[(*keys[:which], slice(None), *keys[which + 1 :])]
+    # How many dimensions rows and what is behind them are.
+    end = left.dim() - sum(each is None or isinstance(each, slice) for each in keys[:which])
+    rows = torch.arange(left.shape[-end])
+    given = _for_rows(padding, value, many, left, end, rows - first)
+    mask = ((rows >= first) & (rows < last)).reshape([-1, *[1] * (end - 1)])
+    left.copy_(torch.where(mask, given, left))
+    _with_padding_again(padding, input)
+
+
+def _for_rows(padding: Padding, value: Any, many: Any, left: Any, end: int, places: Any) -> Any:
+    """What is put in rows, beside all of these. `many`: how many they are (`None`: one, in no
+    dimension); `places`: which of them each is."""
+    if not isinstance(value, torch.Tensor):
+        without_rows(padding, value)
+        return torch.full((), value, dtype=left.dtype)
+    at = value.dim() - end
+    own = padding.dims(value)
+    given = value.to(left.dtype)
+    if own:
+        is_beside = own == (at,) and isinstance(many, Number)
+        if not is_beside or padding.number(value).key != many.key or value.dim() > left.dim():
+            raise NotPaddedError(_PUT)
+        return rows_at(given, at, places.clamp(0, value.shape[at] - 1))
+    if many is None:
+        # A row has no dimension of rows.
+        given = given.unsqueeze(at + 1) if at >= -1 and value.dim() else given
+    elif at >= 0 and given.shape[at] != 1:
+        if type(many) is not int or many != given.shape[at]:
+            raise NotPaddedError(_PUT)
+        given = rows_at(given, at, places.clamp(0, many - 1))
+    if given.dim() > left.dim():
+        raise NotPaddedError(_PUT)
+    return given
 
 
 def _set_by_places(padding: Padding, call: Any, input: Any, key: Any, value: Any) -> Any:
@@ -122,7 +178,14 @@ def _set_by_places(padding: Padding, call: Any, input: Any, key: Any, value: Any
         if dim < len(places):
             padding.holds((places[dim] >= -number.own) & (places[dim] < number.own))
             places[dim] = torch.where(places[dim] < 0, places[dim] + number.own, places[dim])
-    return call(input, tuple(places), value)
+    call(input, tuple(places), value)
+    return _with_padding_again(padding, input)
+
+
+def _with_padding_again(padding: Padding, input: Any) -> None:
+    """Some rows were written: padding is as the first one is now. Others may not be as finite."""
+    if padding.dims(input):
+        written_as_first(padding, input)
 
 
 def _ends(padding: Padding, input: Any, keys: list[Any]) -> dict[int, Number]:
@@ -132,7 +195,7 @@ def _ends(padding: Padding, input: Any, keys: list[Any]) -> dict[int, Number]:
     for each in keys:
         is_slice = isinstance(each, slice)
         has_rows = each is not None and dim in padding.dims(input)
-        if has_rows and each != slice(None):
+        if has_rows and not is_whole(each):
             raise NotPaddedError(_PUT)
         if padding.is_met(each) or isinstance(each, torch.Tensor):
             raise NotPaddedError(_PUT)
@@ -190,14 +253,16 @@ def _put_together(
 ) -> Any:
     """The greatest, or such, of what is at places."""
     without_rows(padding, args, how)
-    name = args[0] if args else how.get("reduce")
+    name: Any = args[0] if args else how.get("reduce")
     neutral = {"sum": 0, "prod": 1, "amax": least(source.dtype), "amin": greatest(source.dtype)}
     rows = padding.dim(source)
     is_known = rows is not None and padding.dim(index) == (0 if index.dim() == 1 else rows)
     is_known = is_known and padding.number(index).key == padding.number(source).key
-    if not is_known or name not in neutral or (index.dim() == 1 and rows != positive(dim, input)):
+    if not is_known or (index.dim() == 1 and rows != positive(dim, input)):
         raise NotPaddedError(_PUT)
     if how.get("include_self", args[1] if len(args) > 1 else True) is not True:
+        return _put_instead(padding, call, input, dim, index, source, args, how)
+    if name not in neutral:
         raise NotPaddedError(_PUT)
     given, places = padding.only(source, neutral[name]), padding.only(index, 0)
     found = call(input, dim, places, given, *args, **how)
@@ -208,3 +273,34 @@ def _put_together(
     padding.holds((places >= 0) & (places < padding.number(input).own))
     padding.mark_as(found, input)
     return (written_as_first if call.name.endswith("_") else as_first)(padding, found)
+
+
+def _put_instead(
+    padding: Padding,
+    call: Any,
+    input: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    args: tuple[Any, ...],
+    how: dict[str, Any],
+) -> Any:
+    """The same without what was there: padding goes to a row of its own behind all others."""
+    at = positive(dim, input)
+    own = padding.dim(input)
+    rows = input.shape[at]
+    places = torch.where(padding.mask(index), index, rows)
+    if own is not None:
+        if own != at or padding.dim(source) != at:
+            raise NotPaddedError(_PUT)
+        known = padding.only(index, 0)
+        padding.holds((known >= 0) & (known < padding.number(input).own))
+    longer = torch.cat([input, input.narrow(at, 0, 1)], at)
+    is_written = call.name.endswith("_")
+    put = torch.Tensor.index_reduce if "index" in call.name else torch.Tensor.scatter_reduce
+    found: Any = put(longer, dim, places, source, *args, **how).narrow(at, 0, rows)
+    if own is not None:
+        found = as_first(padding, padding.mark_as(found, input))
+    if not is_written:
+        return found
+    return input.copy_(found)

@@ -14,11 +14,13 @@ import torch
 
 from stator._program_tracing.padding import (
     Padding,
+    is_mask,
     positive,
     rule_for,
     without_rows,
 )
-from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share
+from stator._program_tracing.padding_chosen import by_mask, read
+from stator._program_tracing.padding_numbers import NotPaddedError, Number, Share, is_of_data
 
 __all__ = ["Padding"]
 
@@ -415,7 +417,7 @@ def _one_after_the_other(padding: Padding, tensors: Any, dim: int) -> Any:
     if not isinstance(total, Number):
         raise NotPaddedError("clients of different sizes: rows are joined")
     whole = torch.cat(list(tensors), dim)
-    return padding.mark(_taken(whole, dim, source[: padding.rows_of(total)]), dim, total)
+    return padding.mark(rows_at(whole, dim, source[: padding.rows_of(total)]), dim, total)
 
 
 @rule_for("repeat", "tile")
@@ -431,7 +433,7 @@ def _repeat(padding: Padding, call: Any, /, input: Any, *sizes: Any) -> Any:
 # Which rows are taken.
 
 
-def _taken(tensor: Any, dim: int, places: Any) -> Any:
+def rows_at(tensor: Any, dim: int, places: Any) -> Any:
     """Rows by their places."""
     if not dim:
         return tensor[places]
@@ -443,12 +445,42 @@ def _from(padding: Padding, tensor: Any, dim: int, first: Any, number: Any, step
     is_moved = isinstance(first, torch.Tensor) or first or step > 1
     if type(number) is int:
         places = torch.arange(number) * step + first
-        return _taken(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
-    # Its padding is its own first row: others may not be as finite.
-    padding.holds(number.own > 0)
-    places = torch.arange(padding.rows_of(number))
+        return rows_at(tensor, dim, places) if is_moved else tensor.narrow(dim, 0, number)
+    # Its padding is its own first row: others may not be as finite. Where data say that there is
+    # none, it's as what is behind a client's rows.
+    has_some = padding.finite_unless.append if is_of_data(number.key) else padding.holds
+    has_some(number.own > 0)
+    rows = padding.rows_of(number)
+    places = torch.arange(rows)
+    if not is_moved and rows <= tensor.shape[dim]:
+        is_own = (places < number.own).reshape([-1, *[1] * (tensor.dim() - dim - 1)])
+        one = tensor.narrow(dim, 0, 1).detach()
+        return torch.where(is_own, tensor.narrow(dim, 0, rows), one)
     places = torch.where(places < number.own, places, 0) * step + first
-    return _taken(tensor, dim, places.clamp(max=tensor.shape[dim] - 1))
+    return rows_at(tensor, dim, places.clamp(max=tensor.shape[dim] - 1))
+
+
+def bounds(padding: Padding, number: Number, key: slice) -> tuple[Any, Any]:
+    """Where a slice of rows, which all clients have, begins, and how many these are."""
+    start = _bound(padding, key.start, number, 0)
+    stop = _bound(padding, key.stop, number, number)
+    first = start.own if isinstance(start, Number) else start
+    last = stop.own if isinstance(stop, Number) else stop
+    if isinstance(stop, Number) and stop.key == number.key:
+        padding.holds(torch.as_tensor(first) <= number.own)
+    else:
+        padding.holds((torch.as_tensor(first) <= last) & (last <= number.own))
+    padding.holds(torch.as_tensor(first) >= 0)
+    return first, stop - start
+
+
+def place_of(number: Number, place: Any) -> Any:
+    """A place among rows, counted from the first one."""
+    if isinstance(place, Number):
+        return place.own
+    if type(place) is not int:
+        raise NotPaddedError(_TAKEN)
+    return number.own + place if place < 0 else torch.as_tensor(place)
 
 
 def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
@@ -458,6 +490,8 @@ def _bound(padding: Padding, bound: Any, number: Number, whole: Any) -> Any:
     if isinstance(bound, Number):
         padding.holds(bound.own >= 0)
         return bound
+    if isinstance(bound, torch.Tensor):
+        return read(padding, bound, number)
     if type(bound) is not int:
         raise NotPaddedError(_TAKEN)
     return number + bound if bound < 0 else bound
@@ -468,16 +502,7 @@ def _sliced(padding: Padding, tensor: Any, dim: int, number: Number, key: slice)
     step = 1 if key.step is None else key.step
     if type(step) is not int or step < 1:
         raise NotPaddedError(_TAKEN)
-    start = _bound(padding, key.start, number, 0)
-    stop = _bound(padding, key.stop, number, number)
-    first = start.own if isinstance(start, Number) else start
-    last = stop.own if isinstance(stop, Number) else stop
-    many = stop - start
-    if isinstance(stop, Number) and stop.key == number.key:
-        padding.holds(torch.as_tensor(first) <= number.own)
-    else:
-        padding.holds((torch.as_tensor(first) <= last) & (last <= number.own))
-    padding.holds(torch.as_tensor(first) >= 0)
+    first, many = bounds(padding, number, key)
     if step > 1:
         many = (many + (step - 1)) // step
     if type(many) is int and not 0 <= many <= tensor.shape[dim]:
@@ -489,18 +514,13 @@ def _sliced(padding: Padding, tensor: Any, dim: int, number: Number, key: slice)
 
 def _row(padding: Padding, tensor: Any, dim: int, number: Number, place: Any) -> Any:
     """One row, in a dimension of one."""
-    if isinstance(place, Number):
-        own = place.own
-    elif type(place) is int:
-        own = number.own + place if place < 0 else torch.as_tensor(place)
-    else:
-        raise NotPaddedError(_TAKEN)
+    own = place_of(number, place)
     padding.holds((own >= 0) & (own < number.own))
     if type(place) is int and place >= 0:
         if place >= tensor.shape[dim]:
             raise NotPaddedError(_TAKEN)
         return tensor.narrow(dim, place, 1)
-    found = _taken(tensor, dim, own.reshape(1))
+    found = rows_at(tensor, dim, own.reshape(1))
     padding.copied(tensor, found)
     return found
 
@@ -513,14 +533,18 @@ def _by_places(padding: Padding, tensor: Any, dim: int, places: Any) -> Any:
     if padding.dim(places) is not None:
         padding.has_some(tensor)
     known = torch.where(own < 0, own + number.own, own)
-    return _taken(tensor, dim, known)
+    return rows_at(tensor, dim, known)
 
 
 @rule_for("getitem", is_of_several=True)
 def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
     """Numbers, slices and new dimensions; rows by their places, and places that rows say."""
     rows = padding.dims(input)
-    keys = list(key) if isinstance(key, tuple) else [key]
+    keys = [_as_places(each) for each in (key if isinstance(key, tuple) else (key,))]
+    if is_mask(keys[0]) and not any(isinstance(each, torch.Tensor) for each in keys[1:]):
+        chosen = by_mask(padding, input, keys[0])
+        beside = (slice(None), *keys[1:])
+        return _item(padding, call, chosen, beside) if keys[1:] else chosen
     if any(isinstance(each, torch.Tensor) for each in keys):
         return _item_by_places(padding, call, input, key, keys)
     if not rows:
@@ -536,7 +560,7 @@ def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
             number: Any = padding.number_at(input, dim)
             if not isinstance(each, slice):
                 taken, keys[at_key] = _row(padding, taken, dim, number, each), 0
-            elif not _is_whole(each):
+            elif not is_whole(each):
                 taken, number = _sliced(padding, taken, dim, number, each)
                 keys[at_key] = slice(None)
             if isinstance(each, slice) and isinstance(number, Number):
@@ -548,7 +572,14 @@ def _item(padding: Padding, call: Any, /, input: Any, key: Any) -> Any:
         place += isinstance(each, slice)
         dim += 1
     found = call(taken, tuple(keys))
+    padding.sliced(input, key, found)
     return padding.mark(found, *zip(*left, strict=True)) if left else found
+
+
+def _as_places(key: Any) -> Any:
+    """A list of places as the tensor that PyTorch makes of it."""
+    is_list = isinstance(key, list) and key and all(type(each) is int for each in key)
+    return torch.tensor(key) if is_list else key
 
 
 def all_keys(input: Any, keys: list[Any]) -> list[Any]:
@@ -566,7 +597,7 @@ def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: lis
     if any(each.dtype in (torch.bool, torch.uint8) for each in tensors):
         raise NotPaddedError("clients of different sizes: rows are chosen by data")
     marked = [each for each in tensors if padding.dim(each) is not None]
-    if isinstance(keys[0], torch.Tensor) and all(map(_is_whole, keys[1:])):
+    if isinstance(keys[0], torch.Tensor) and all(map(is_whole, keys[1:])):
         places = keys[0]
         number = padding.number(places) if marked else None
         if rows is None:
@@ -578,6 +609,10 @@ def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: lis
         if places.dim() == 1 and not marked:
             return padding.mark_as(call(input, key), input)
         raise NotPaddedError(_TAKEN)
+    if len(tensors) == 1 and all(
+        isinstance(each, torch.Tensor) or each is Ellipsis or is_whole(each) for each in keys
+    ):
+        return _item_along(padding, call, input, tensors[0], all_keys(input, keys))
     if len(tensors) != len(keys) or not marked or len(marked) != len(tensors):
         raise NotPaddedError(_TAKEN)
     if {padding.dim(each) for each in marked} != {0} or {each.dim() for each in marked} != {1}:
@@ -594,9 +629,31 @@ def _item_by_places(padding: Padding, call: Any, input: Any, key: Any, keys: lis
     return padding.mark(call(input, (known, *keys[1:])), 0, padding.number(keys[0]))
 
 
-def _is_whole(key: Any) -> bool:
+def _item_along(padding: Padding, call: Any, input: Any, places: Any, keys: list[Any]) -> Any:
+    """By places in one dimension, of which the others stay whole."""
+    rows, own = padding.dim(input), padding.dim(places)
+    at = next(at for at, each in enumerate(keys) if isinstance(each, torch.Tensor))
+    if rows is None:
+        return padding.mark_as(call(input, tuple(keys)), places, [at + (own or 0)])
+    if rows == at and places.dim() == 1:
+        found = _by_places(padding, input, at, places)
+        return found if own is None else padding.mark(found, at, padding.number(places))
+    if rows == at or own is not None:
+        raise NotPaddedError(_TAKEN)
+    moved = rows + (places.dim() - 1 if rows > at else 0)
+    return padding.mark_as(call(input, tuple(keys)), input, [moved])
+
+
+def is_whole(key: Any) -> bool:
     bounds = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
     return all(bound is None for bound in bounds) and isinstance(key, slice)
+
+
+@rule_for("masked_select", is_of_several=True)
+def _masked(padding: Padding, call: Any, /, input: Any, mask: Any) -> Any:
+    if input.dim() != 1 or mask.dim() != 1:
+        raise NotPaddedError("clients of different sizes: elements are chosen by data")
+    return by_mask(padding, input, mask)
 
 
 @rule_for("select")
@@ -703,7 +760,7 @@ def _flip(padding: Padding, call: Any, /, input: Any, *dims: Any) -> Any:
     for row in set(known).intersection(rows):
         places = torch.arange(input.shape[row])
         own = padding.number_at(input, row).own
-        found = _taken(found, row, torch.where(places < own, own - 1 - places, places))
+        found = rows_at(found, row, torch.where(places < own, own - 1 - places, places))
     return padding.mark_as(found, input)
 
 
@@ -721,7 +778,7 @@ def _roll(padding: Padding, call: Any, /, input: Any, shifts: Any, dims: Any = N
         return padding.mark_as(call(input, shift, dim), input)
     places = torch.arange(input.shape[at])
     own = padding.number_at(input, at).own.clamp(min=1)
-    found = _taken(input, at, torch.where(places < own, (places - shift) % own, places))
+    found = rows_at(input, at, torch.where(places < own, (places - shift) % own, places))
     return padding.mark_as(found, input)
 
 

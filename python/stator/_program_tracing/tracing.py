@@ -11,6 +11,7 @@ import dis
 import linecache
 import logging
 import os
+import re
 import threading
 import types
 import weakref
@@ -554,10 +555,24 @@ class Tracing:
             outer.tb_next = inner
         if not isinstance(error, ProgramError):
             unknown = ""
-            if str(UNKNOWN) in str(error):
-                unknown = f"; {UNKNOWN} stands for the sizes that are unknown"
+            if self._says_unknown(error):
+                if kept and _raises(kept[-1]):
+                    unknown = f"; {UNKNOWN} stands for the sizes that are unknown"
+                else:
+                    error.args = (_declared_sizes(str(error)), *error.args[1:])
             error.add_note(f"A tensor program was traced for ({self.declared}){unknown}.")
         return kept[0] if kept else None
+
+    def _says_unknown(self, error: BaseException) -> bool:
+        """Whether an error's text has what stands for a size that is unknown."""
+        known = {size for _, sizes in self.types for size in sizes}
+        text = error.args[0] if error.args else None
+        return (
+            None in known
+            and UNKNOWN not in known
+            and text == str(error)
+            and _declared_sizes(text) != text
+        )
 
     def asks_for_data(
         self, error: BaseException, trace: Any
@@ -572,6 +587,31 @@ class Tracing:
             stack.append((code.co_filename, trace.tb_lineno, code.co_qualname))
             trace = trace.tb_next
         return isinstance(error, DynamicOutputShapeException), f"by {error.func}", stack
+
+
+def _raises(trace: Any) -> bool:
+    """Whether a frame's own code has raised what it ended with."""
+    code = trace.tb_frame.f_code.co_code
+    return bool(code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"])
+
+
+def _declared_sizes(text: str) -> str:
+    """A text with `?` for what stands for a size that is unknown, as types are printed."""
+
+    def shown(number: re.Match[str]) -> str:
+        size = int(number[0])
+        if size == UNKNOWN:
+            return "?"
+        if size % UNKNOWN == 0 and size:
+            return f"{size // UNKNOWN}*?"
+        return f"?{size - UNKNOWN:+}" if abs(size - UNKNOWN) <= _BESIDE else number[0]
+
+    return _NUMBERS.sub(shown, text)
+
+
+_NUMBERS = re.compile(r"(?<![\w.])\d{4,}(?![\w.]\d|\w)")
+_BESIDE = 9
+"""How much more or less than a size that is unknown a number is taken to be computed of it."""
 
 
 def _prepare_optimizers(kind: Any) -> None:

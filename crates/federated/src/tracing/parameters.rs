@@ -67,6 +67,27 @@ pub fn check_ordinary(parameters: &[Parameter]) -> Result<()> {
     Ok(())
 }
 
+/// The names of the parameters that types are given for, where a default that stays is a constant: those without a
+/// default, and as many others, in order, as there are types.
+///
+/// # Errors
+/// `Class::Type`: there is a parameter that isn't an ordinary one, and no constant.
+pub fn typed(parameters: &[Parameter], given: &[Option<Type>]) -> Result<Vec<Name>> {
+    let is_constant =
+        |parameter: &&Parameter| parameter.default && parameter.kind == Kind::KeywordOnly;
+    let others: Vec<Parameter> =
+        parameters.iter().filter(|parameter| !is_constant(parameter)).cloned().collect();
+    let plain = others.iter().map(|parameter| Parameter { default: false, ..parameter.clone() });
+    check_ordinary(&plain.collect::<Vec<_>>())?;
+    let needed = others.iter().filter(|parameter| !parameter.default).count();
+    let types = match given {
+        [Some(ty)] if needed > 1 => ty.as_struct().map_or(needed, StructType::len),
+        _ => given.len(),
+    };
+    let count = types.clamp(needed, others.len());
+    Ok(others.into_iter().take(count).map(|parameter| parameter.name).collect())
+}
+
 /// The type of a function's parameters together, from the types given for them. `None` among
 /// the given types is a type that was given as `None`.
 ///

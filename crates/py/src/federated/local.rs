@@ -14,8 +14,8 @@ use super::errors::raise;
 use super::execution::hidden::is_ours;
 use super::execution::payload::{embedded_function, register_loader};
 use super::tracing::computation::{ConcreteComputation, Origin};
-use super::tracing::signature::{declared, name};
-use super::tracing::unpack::{check_takes_nothing, needs_unpacking};
+use super::tracing::signature::{Signature, declared, name};
+use super::tracing::unpack::{check_takes_nothing, is_spread};
 use super::tracing::wrapper::{Arrays, ComputationWrapper, Said};
 use super::types;
 use crate::programs;
@@ -94,7 +94,10 @@ fn make<'py>(
     let py = function.py();
     let declared = declared(function);
     let spread = match parameter {
-        Some(parameter) => needs_unpacking(function, parameter, unpack)?,
+        Some(parameter) => {
+            let signature = Signature::of(function)?.with_any_default();
+            is_spread(function, &signature, parameter, unpack)?
+        }
         None => {
             check_takes_nothing(function)?;
             false
@@ -162,10 +165,15 @@ fn trace(
             // Nobody can say `result=` of a function of ours.
             if !is_ours(function).unwrap_or(false) {
                 let is_refused = is_program_error(&error, py);
-                if is_refused && let Some(body) = by_sizes(&asked, arrays, declared)? {
-                    return Ok(body);
+                let mut raised = error;
+                if is_refused {
+                    match by_sizes(&asked, arrays, declared, raised)? {
+                        Ok(body) => return Ok(body),
+                        Err(error) => raised = error,
+                    }
                 }
-                add_hint(py, &error, &helper, declared);
+                add_hint(py, &raised, &helper, declared);
+                return Err(raised);
             }
             return Err(error);
         }
@@ -305,15 +313,17 @@ fn is_error(error: &PyErr, py: Python<'_>, class: &str) -> bool {
     class.is_ok_and(|class| error.is_instance(py, &class))
 }
 
-/// What runs a function that is no program for all sizes, but one for each: a loop over rows, say. `None`: there is
-/// no such.
+/// What runs a function that is no program for all sizes, but one for each: a loop over rows, say. `refused`: why it is
+/// none for all. An error within is what users are told: for a size that is known, if it fails for each.
 fn by_sizes(
     asked: &Asked<'_, '_>,
     arrays: Option<Arrays>,
     declared: &Name,
-) -> PyResult<Option<Body>> {
+    refused: PyErr,
+) -> PyResult<Result<Body, PyErr>> {
     let py = asked.function.py();
     let Asked { function, helper, specs, kwargs } = asked;
+    let mut of_size = None;
     for attempt in helper.call_method1("attempts", (specs, kwargs))?.try_iter()? {
         let (specs, kwargs) = attempt?.extract()?;
         let sized = Asked { function, helper, specs, kwargs };
@@ -322,19 +332,33 @@ fn by_sizes(
                 .call_method1("by_sizes", (function, &asked.specs, &asked.kwargs, program, tracing))
         });
         match made {
-            Ok(made) if made.is_none() => return Ok(None),
+            Ok(made) if made.is_none() => {
+                let note = "With other sizes it gives more results, or fewer: what a loop makes for \
+                            each row or batch can be one tensor (`torch.stack`).";
+                refused.value(py).call_method1("add_note", (note,))?;
+                return Ok(Err(refused));
+            }
             Ok(made) => {
                 let (result, callable): (Bound<'_, PyAny>, Py<PyAny>) = made.extract()?;
                 let result = types::expect_type(&result, "the result's type")?;
-                return Ok(Some(Body { callable, unpack: false, result, program: None }));
+                return Ok(Ok(Body { callable, unpack: false, result, program: None }));
             }
             // It's said what it could be, rather than what it can't.
             Err(error) if is_error(&error, py, "AmbiguousArraysError") => return Err(error),
-            Err(error) if error.is_instance_of::<PyException>(py) => {}
+            Err(error) if error.is_instance_of::<PyException>(py) => {
+                of_size.get_or_insert(error);
+            }
             Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    Ok(Err(match of_size {
+        Some(error) => {
+            let note = "It isn't one program for all sizes, so it was traced for some.";
+            error.value(py).call_method1("add_note", (note,))?;
+            error
+        }
+        None => refused,
+    }))
 }
 
 /// Says to what can't be traced what can be done.

@@ -37,6 +37,8 @@ pub struct Flat {
     check: Py<PyAny>,
     /// For each input, whether its sizes differ between values of the type.
     varies: Vec<bool>,
+    /// In which dimension, the first one that does.
+    rows_at: Vec<usize>,
     /// Whether that is the number of rows in all of them.
     has_rows: bool,
     /// Whether the program may write to its inputs.
@@ -109,6 +111,7 @@ impl Flat {
             apart: found.getattr("apart")?.unbind(),
             check: found.getattr("check")?.unbind(),
             varies: found.getattr("varies")?.extract()?,
+            rows_at: found.getattr("rows_at")?.extract()?,
             has_rows: found.getattr("has_rows")?.extract()?,
             copies: found.getattr("copies")?.extract()?,
             marks: found.getattr("marks")?.extract()?,
@@ -484,10 +487,11 @@ impl Flat {
     /// How many rows a client has, in each input that has some.
     fn counts_of_rows(&self, py: Python<'_>, row: &[Leaf]) -> PyResult<Option<Vec<usize>>> {
         let mut found = Vec::new();
-        for (leaf, _) in row.iter().zip(&self.varies).filter(|(_, varies)| **varies) {
+        for (at, leaf) in row.iter().enumerate().filter(|(at, _)| self.varies[*at]) {
+            let place = self.rows_at[at];
             let count = match leaf.known_sizes() {
-                Some(sizes) => sizes.first().copied(),
-                None => sizes(leaf.bind(py)?)?.first().copied(),
+                Some(sizes) => sizes.get(place).copied(),
+                None => sizes(leaf.bind(py)?)?.get(place).copied(),
             };
             let Some(count) = count else { return Ok(None) };
             found.push(count as usize);

@@ -109,6 +109,13 @@ impl Signature {
         self.defaults.push(default.map(Bound::unbind));
     }
 
+    /// The same parameters, where a default may be replaced by anything.
+    #[must_use]
+    pub fn with_any_default(mut self) -> Self {
+        self.defaults.iter_mut().for_each(|default| *default = None);
+        self
+    }
+
     /// The names of the parameters.
     pub fn names(&self) -> Vec<Name> {
         self.parameters.iter().map(|parameter| parameter.name.clone()).collect()

@@ -25,8 +25,17 @@ pub fn needs_unpacking(
     parameter: &Type,
     unpack: Option<bool>,
 ) -> PyResult<bool> {
+    is_spread(function, &Signature::of(function)?, parameter, unpack)
+}
+
+/// The same for a function whose parameters are known.
+pub fn is_spread(
+    function: &Bound<'_, PyAny>,
+    signature: &Signature,
+    parameter: &Type,
+    unpack: Option<bool>,
+) -> PyResult<bool> {
     let py = function.py();
-    let signature = Signature::of(function)?;
     let whole = signature.takes(py, std::slice::from_ref(parameter), &[])?;
     let spread = match parameter.as_struct().filter(|of| packing::is_argument_struct(of)) {
         Some(of) => {
@@ -44,7 +53,7 @@ pub fn needs_unpacking(
     };
     let wrong = |what: &str| {
         let error = Error::new(Class::Type, format!("the function can't take {what}"));
-        parameter_error(function, error.expected(shown(&signature)).found(parameter))
+        parameter_error(function, error.expected(shown(signature)).found(parameter))
     };
     match unpack {
         Some(false) if !whole => Err(wrong("its argument as a whole")),

@@ -196,8 +196,17 @@ impl ComputationWrapper {
         let py = function.py();
         let signature = Signature::of(function)?;
         let wrong = |error| parameter_error(function, error);
-        parameters::check_ordinary(&signature.parameters).map_err(wrong)?;
-        let made = if given.is_empty() && !signature.parameters.is_empty() {
+        let has_defaults = signature.parameters.iter().any(|parameter| parameter.default);
+        let names = match self.wrapper {
+            Wrapper::Native(..) if has_defaults => {
+                parameters::typed(&signature.parameters, given).map_err(wrong)?
+            }
+            _ => {
+                parameters::check_ordinary(&signature.parameters).map_err(wrong)?;
+                signature.names()
+            }
+        };
+        let made = if given.is_empty() && !names.is_empty() {
             let factory = Factory::Wrapper {
                 wrapper: self.wrapper.clone_ref(py),
                 function: function.clone().unbind(),
@@ -205,8 +214,10 @@ impl ComputationWrapper {
             let infer = self.infer_type.as_ref().map(|infer| infer.clone_ref(py));
             PolymorphicComputation::create(py, factory, infer)?.into_any()
         } else {
-            let parameter = parameters::type_of(&signature.names(), given).map_err(wrong)?;
-            let made = self.wrapper.make(function, parameter.as_ref(), None)?;
+            let parameter = parameters::type_of(&names, given).map_err(wrong)?;
+            // A function whose other parameters have defaults takes one argument in any case.
+            let unpack = (has_defaults && parameter.is_some()).then_some(names.len() > 1);
+            let made = self.wrapper.make(function, parameter.as_ref(), unpack)?;
             if let Wrapper::Python(_) = self.wrapper {
                 check_parameter(&made, parameter.as_ref())?;
             }

@@ -110,8 +110,11 @@ impl Recorder {
             }
             let target = |_: &mut State| Target::Operator(Operator::SetItem);
             let py = frame.py();
-            let execute =
-                || ops::set_item(owner, key, Some(value)).map(|()| py.None().into_bound(py));
+            let there = self.index_without_data(key);
+            let execute = || {
+                let done = ops::set_item(owner, there.as_borrowed(), Some(value));
+                done.map(|()| py.None().into_bound(py))
+            };
             return self.operation(frame, target, &[owner, key, value], None, execute).map(drop);
         }
         if let Some(method) = method {

@@ -19,7 +19,7 @@ use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::{Origin, State, Stop};
-use crate::recorder::notes::symbols::MaskKey;
+use crate::recorder::notes::symbols::{MaskKey, Number, NumberId};
 
 /// Operations whose results have as many dimensions as there are sizes other than 1.
 const RANKED: &[&str] = &["squeeze", "squeeze_"];
@@ -77,6 +77,18 @@ impl Recorder {
         })
     }
 
+    /// An index with the first place for each that data says: a program's tensors have none of these, and an item has the
+    /// same sizes wherever it is.
+    pub(in crate::recorder) fn index_without_data<'py>(
+        &self,
+        index: Borrowed<'_, 'py>,
+    ) -> Object<'py> {
+        match self.session.program {
+            Some(_) => first_for_data(&mut self.state.borrow_mut(), index),
+            None => index.to_owned(),
+        }
+    }
+
     /// Whether an index of a program's consists of one mask, beside slices of all elements.
     pub(super) fn has_one_mask(&self, index: Borrowed<'_, '_>) -> bool {
         if self.session.program.is_none() || !index.is_exact_instance_of::<PyTuple>() {
@@ -89,7 +101,32 @@ impl Recorder {
     }
 }
 
+fn first_for_data<'py>(state: &mut State, index: Borrowed<'_, 'py>) -> Object<'py> {
+    let py = index.py();
+    if heap::is_plain_tuple(index) {
+        let parts = heap::tuple_items(index);
+        let parts = parts.iter().map(|part| first_for_data(state, part.as_borrowed()));
+        let parts: Vec<_> = parts.collect();
+        return PyTuple::new(py, parts).map_or_else(|_| index.to_owned(), Bound::into_any);
+    }
+    match state.number(index) {
+        Some(id) if state.is_of_data(id) => PyInt::new(py, 0).into_any(),
+        _ => index.to_owned(),
+    }
+}
+
 impl State {
+    /// Whether data decides an integer.
+    fn is_of_data(&self, id: NumberId) -> bool {
+        match self.number_of(id) {
+            Number::Integer(expr) => {
+                self.symbols.as_ref().is_some_and(|symbols| symbols.is_data_sized(expr))
+            }
+            Number::Read(is_float) => !is_float,
+            Number::Float(_) => false,
+        }
+    }
+
     /// Which mask a tensor of a program is, as it is now.
     pub(super) fn mask_in_program(&self, mask: Borrowed<'_, '_>) -> Option<MaskKey> {
         let (Some(_), Some(Origin::Node(node))) = (&self.program, self.origin(mask)) else {

@@ -154,7 +154,9 @@ impl Recorder {
             self.stop(frame, problem.0, problem.1);
         }
         let target = |_: &mut State| Target::Operator(Operator::GetItem);
-        self.operation(frame, target, &[owner, key], None, || ops::get_item(owner, key))
+        let there = self.index_without_data(key);
+        let execute = || ops::get_item(owner, there.as_borrowed());
+        self.operation(frame, target, &[owner, key], None, execute)
     }
 
     /// An element of a list that code within a node has put there.
