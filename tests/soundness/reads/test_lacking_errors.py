@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -197,7 +198,6 @@ RECEIVERS: dict[str, Callable[[], Any]] = {
     "slots": Slotted,
     "dynamic": Dynamic,
     "property": WithProperty,
-    "raising": Raising,
     "module": lambda: math,
     "nn.Module": lambda: nn.Linear(3, 3),
     "tensor": lambda: torch.ones(3),
@@ -205,6 +205,10 @@ RECEIVERS: dict[str, Callable[[], Any]] = {
     "number": lambda: 3,
     "list": lambda: [1],
 }
+
+if sys.version_info < (3, 12):
+    # Later ones leave the error of such a method as it is, once the instruction has met it a few times.
+    RECEIVERS["raising"] = Raising
 
 
 @pytest.mark.parametrize("receiver", RECEIVERS)
