@@ -98,6 +98,7 @@ fn every_source(sources: &mut Sources) -> Vec<SourceId> {
         Source::PropertySet(x),
         Source::StaticFunc(x),
         Source::ClassFunc(x),
+        Source::Referent(x),
     ];
     let mut ids = vec![x, dict, globals, cell];
     ids.extend(kinds.map(|kind| sources.intern(kind)));

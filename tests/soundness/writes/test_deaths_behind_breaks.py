@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import types
 import weakref
@@ -419,3 +420,31 @@ def test_modules_that_torch_dynamo_lists(caplog: pytest.LogCaptureFixture, is_to
     assert (plain.index("dead") < plain.index("behind")) if is_told else "dead" not in plain
     assert "stator.disable" in caplog.text
     assert ("the last reference to an object is gone" in caplog.text) == is_told
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_what_a_container_lets_go_of(forced: bool) -> None:
+    """The last owner of an object is a container from outside: who refers to it weakly sees it die there."""
+
+    def program(x: Tensor, key: int, state: Any) -> Any:
+        found = state.cache.get(key)
+        if found is None:
+            found = state.cache[key] = Plain()
+            found.told = x * key
+            state.latest.append(found)
+        if key == 4:
+            state.latest.popleft()
+        return found.told + x, len(state.cache), sorted(state.cache)
+
+    seen = []
+    settings = {"skip_unprofitable": False} if forced else {}
+    for function in (program, stator.compile(program)):
+        state = types.SimpleNamespace(
+            cache=weakref.WeakValueDictionary(), latest=collections.deque(maxlen=2)
+        )
+        seen.append([])
+        with stator.config.patch(**settings):
+            for key in (1, 2, 1, 3, 1, 2, 2, 3, 4, 3, 1, 2):
+                y, *rest = function(torch.ones(2), key, state)
+                seen[-1].append((y.tolist(), *rest))
+    assert seen[0] == seen[1]

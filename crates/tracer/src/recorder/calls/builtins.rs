@@ -141,7 +141,7 @@ impl Conversions for Recorder {
             REPR => ("__repr__", Conversion::Repr),
             _ => return None,
         };
-        let method = self.method(frame, object, name).filter(|method| !is_guard(method))?;
+        let method = self.method(frame, object, name)?;
         self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
         let more = more.as_slice();
         Some(self.call_method(frame, End::Convert(conversion), object, &method, more))
@@ -346,15 +346,4 @@ fn is_plain_call(call: Call<'_, '_>) -> bool {
             && operands.callable.as_ptr() == callable.as_ptr()
             && operands.are(args)
     })
-}
-
-/// Whether a method is the wrapper that keeps `__repr__` of a dataclass from recursion: what it asks for
-/// (the thread, an address) would be breaks of their own.
-fn is_guard(method: &Object<'_>) -> bool {
-    heap::function_code(method.as_borrowed())
-        .and_then(|code| stator_cpython::code::Code::of(code.as_borrowed()))
-        .is_some_and(|code| {
-            let file = heap::text(code.filename());
-            file.ends_with("/dataclasses.py") || file.ends_with("/reprlib.py")
-        })
 }

@@ -20,6 +20,7 @@ use crate::recorder::notes::call::{Args, Call, spread, with_receiver};
 use crate::recorder::notes::kinds::{Descriptor, Kind};
 use crate::recorder::notes::repeated::Watch;
 use crate::recorder::notes::state::Origin;
+use crate::recorder::notes::text_wrappers::guards_text;
 use crate::recorder::notes::{heap, machinery};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::tensor_texts::named_fields;
@@ -309,6 +310,11 @@ impl Recorder {
             return found;
         }
         self.make_member(call);
+        if guards_text(callable) {
+            self.links.clear();
+            let _waiting = self.waiting_for_text(frame);
+            return self.call_python(call);
+        }
         self.call_python(call)
     }
 

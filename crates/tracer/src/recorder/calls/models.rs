@@ -19,6 +19,7 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::notes::text_wrappers::is_in_wrapper;
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::read_tensors::TensorRead;
 use crate::recorder::numbers::tensors::holds_tensor;
@@ -39,6 +40,8 @@ impl Recorder {
         }
         match (model, args) {
             (Model::Len, [object]) => self.length(frame, *object, native),
+            // Numbers that nobody else sees.
+            (Model::Id | Model::ThisThread, _) if is_in_wrapper(frame) => native(),
             (Model::Id, [object]) => self.identity_of(frame, *object, || self.call_of_plain(call)),
             (Model::Hash, [object]) => self.hash_of_any(frame, *object, native),
             (Model::IsInstance, _) => self.is_instance(call, native),
@@ -110,6 +113,7 @@ impl Recorder {
             (Model::Handled, _) => self.read_handled(call),
             (Model::FrameModule, _) => self.module_of_frame(call),
             (Model::Locals, []) => self.read_locals(call),
+            (Model::Globals, []) => Ok(self.namespace_of(frame)),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
             (Model::GeneratorState, [generator]) => self.generator_state(call, *generator),
             (Model::NewGenerator, _) => self.new_generator(call),
@@ -227,6 +231,7 @@ impl Recorder {
             (Model::DictSlotRead, [dict, key, ..]) => self.read_dict_key(call, *dict, *key),
             (Model::DictRead, [dict, others @ ..]) => self.read_dict(call, *dict, others),
             (Model::SequenceRead, _) => self.read_sequences(call),
+            (Model::ContainerWrite, [_, ..]) if is_in_wrapper(frame) => call.natively(),
             (Model::ContainerWrite, [_, ..]) => {
                 self.count_elements(call).unwrap_or_else(|| self.container_write(call))
             }

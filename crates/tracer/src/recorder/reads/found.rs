@@ -8,11 +8,12 @@ use pyo3::types::PyString;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic;
-use stator_cpython::heap::{container, twister};
+use stator_cpython::heap::{container, mortal, twister};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, ObjectId, Source, SourceId, Text};
 
 use super::identity::is_nan;
+use super::keys::is_module;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Arguments, Looks};
@@ -131,7 +132,12 @@ impl State {
             }
             Kind::Object => {
                 self.guard_type(source, object);
-                self.watch_finalizer(object, id, source);
+                // Modules are in dictionaries of PyTorch's and of the program's, and seldom die within a call.
+                if mortal::is_noticed_soon(object) && !is_module(object) {
+                    self.watch_within(id, source);
+                } else {
+                    self.watch_finalizer(object, id, source);
+                }
             }
             Kind::Dict | Kind::Cell => self.guard_type(source, object),
             Kind::Set | Kind::FrozenSet => {
