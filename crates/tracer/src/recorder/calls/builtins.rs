@@ -118,7 +118,7 @@ impl Conversions for Recorder {
         const FORMAT: u32 = 0;
         const STR: u32 = 1;
         const REPR: u32 = 2;
-        if self.kind(object) != Kind::Object {
+        if !matches!(self.kind(object), Kind::Object | Kind::Tuple) {
             return None;
         }
         let py = frame.py();
@@ -141,7 +141,14 @@ impl Conversions for Recorder {
             REPR => ("__repr__", Conversion::Repr),
             _ => return None,
         };
-        let method = self.method(frame, object, name)?;
+        let method = match self.kind(object) {
+            Kind::Tuple if self.is_stopped() => return None,
+            Kind::Tuple => {
+                self.origin(object)?;
+                self.special_of_any(frame, object, &PyString::intern(py, name))?
+            }
+            _ => self.method(frame, object, name)?,
+        };
         self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
         let more = more.as_slice();
         Some(self.call_method(frame, End::Convert(conversion), object, &method, more))

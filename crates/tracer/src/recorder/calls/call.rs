@@ -309,6 +309,9 @@ impl Recorder {
         if let Some(found) = self.call_dispatch(call) {
             return found;
         }
+        if let Some(result) = self.replaced_fields(call) {
+            return result;
+        }
         self.make_member(call);
         if guards_text(callable) {
             self.links.clear();
