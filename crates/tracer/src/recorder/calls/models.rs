@@ -40,8 +40,6 @@ impl Recorder {
         }
         match (model, args) {
             (Model::Len, [object]) => self.length(frame, *object, native),
-            // Numbers that nobody else sees.
-            (Model::Id | Model::ThisThread, _) if is_in_wrapper(frame) => native(),
             (Model::Id, [object]) => self.identity_of(frame, *object, || self.call_of_plain(call)),
             (Model::Hash, [object]) => self.hash_of_any(frame, *object, native),
             (Model::IsInstance, _) => self.is_instance(call, native),
@@ -112,8 +110,7 @@ impl Recorder {
             (Model::Print, _) => self.print(call).unwrap_or_else(|| self.unknown(call)),
             (Model::Handled, _) => self.read_handled(call),
             (Model::FrameModule, _) => self.module_of_frame(call),
-            (Model::Locals, []) => self.read_locals(call),
-            (Model::Globals, []) => Ok(self.namespace_of(frame)),
+            (Model::Locals | Model::Globals, []) => self.read_names(model, call),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
             (Model::GeneratorState, [generator]) => self.generator_state(call, *generator),
             (Model::NewGenerator, _) => self.new_generator(call),

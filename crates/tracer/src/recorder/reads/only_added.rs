@@ -353,6 +353,11 @@ pub fn only_adds_to(frame: &Frame<'_>, index: usize) -> bool {
 /// Whether a deque lets go of something as it is added to whose death would be noticed. What it holds is read then: a copy of
 /// it would keep that alive.
 pub(in crate::recorder) fn keeps_noticed(deque: Borrowed<'_, '_>) -> bool {
+    container::deque_max_length(deque).is_some() && holds_noticed(deque)
+}
+
+/// Whether a container holds something whose death would be noticed.
+pub(super) fn holds_noticed(container: Borrowed<'_, '_>) -> bool {
     let is_noticed = |item: &Object<'_>| mortal::is_noticed_soon(item.as_borrowed());
-    container::deque_max_length(deque).is_some() && heap::elements(deque).iter().any(is_noticed)
+    heap::elements(container).iter().any(is_noticed)
 }
