@@ -162,6 +162,7 @@ fn sources_print_as_the_user_would_write_them() {
     L['x'].fset
     L['x'].__func__
     L['x'].__func__
+    L['x']()
     ");
 }
 
