@@ -4,6 +4,7 @@ import collections
 import functools
 import random
 import sys
+import weakref
 
 import pytest
 import torch
@@ -465,6 +466,18 @@ def cases():
             (lambda o: setattr(holder, "s", staticmethod(replace)), False),
             (lambda o: setattr(holder, "s", staticmethod(get)), True),
             (lambda o: setattr(holder, "p", property(replace)), False),
+        ],
+    )
+    things = [Box(), Box()]
+    yield (
+        "what a weak reference refers to",
+        Box(r=weakref.ref(things[0])),
+        lambda g, x: g.guard(g.referent(g.attr(x, "r")), "is", things[0]),
+        [
+            (lambda o: setattr(o, "r", weakref.ref(things[0], print)), True),
+            (lambda o: setattr(o, "r", weakref.ref(things[1])), False),
+            (lambda o: setattr(o, "r", weakref.ref(things[0])), True),
+            (lambda o: setattr(o, "r", weakref.ref(Box())), False),
         ],
     )
     yield (

@@ -43,6 +43,8 @@ typedef _PyInterpreterFrame Frame;
 const uint8_t *const stator_deopt = _PyOpcode_Deopt;
 const uint8_t *const stator_caches = _PyOpcode_Caches;
 
+_Static_assert(offsetof(PyWeakReference, wr_object) == sizeof(PyObject), "heap/layout.rs has it there");
+
 /* The weak reference behind this one in its object's list, or NULL. `callback` gets what this one calls when the object
  * dies, or NULL; borrowed. */
 PyObject *stator_next_weakref(PyObject *reference, PyObject **callback) {

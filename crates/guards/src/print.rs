@@ -377,6 +377,7 @@ fn suffix(source: &Source) -> Option<&'static str> {
         Source::PartialKeywords(_) => ".keywords",
         Source::PropertyGet(_) => ".fget",
         Source::PropertySet(_) => ".fset",
+        Source::Referent(_) => "()",
         Source::Cache(_) => ".cache",
         Source::CachedResult(_) => ".result",
         Source::DequeMaxLength(_) => ".maxlen",

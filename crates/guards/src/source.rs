@@ -209,6 +209,8 @@ pub enum Source {
     StaticFunc(SourceId),
     /// The function a `classmethod` object wraps.
     ClassFunc(SourceId),
+    /// What a weak reference refers to.
+    Referent(SourceId),
     /// What a context variable was set to, in the current context.
     ContextValue(SourceId),
     /// The default of a context variable that is unset.
@@ -356,6 +358,7 @@ impl Source {
             | Source::PropertySet(parent)
             | Source::StaticFunc(parent)
             | Source::ClassFunc(parent)
+            | Source::Referent(parent)
             | Source::ContextValue(parent)
             | Source::ContextDefault(parent)
             | Source::Cache(parent)
@@ -414,6 +417,7 @@ impl Source {
             Source::LastItem { index, .. } => (43, *index as u64),
             Source::HashedItem { hash, .. } => (44, *hash as u64),
             Source::HashedKey { hash, .. } => (45, *hash as u64),
+            Source::Referent(_) => (46, 0),
         };
         (tag, self.parent().map_or(NO_PARENT, SourceId::raw), payload)
     }

@@ -98,6 +98,7 @@ fn every_source(sources: &mut Sources) -> Vec<SourceId> {
         Source::PropertySet(x),
         Source::StaticFunc(x),
         Source::ClassFunc(x),
+        Source::Referent(x),
     ];
     let mut ids = vec![x, dict, globals, cell];
     ids.extend(kinds.map(|kind| sources.intern(kind)));
@@ -161,6 +162,7 @@ fn sources_print_as_the_user_would_write_them() {
     L['x'].fset
     L['x'].__func__
     L['x'].__func__
+    L['x']()
     ");
 }
 

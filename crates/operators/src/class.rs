@@ -102,6 +102,8 @@ pub enum Model {
     Vars,
     /// `locals()`.
     Locals,
+    /// `globals()`.
+    Globals,
     /// `sys.getrecursionlimit()`.
     RecursionLimit,
     Repr,

@@ -16,11 +16,11 @@ use Emitter::{Log, Warn, WarnExplicit};
 use Model::{
     AbstractCheck, Binary, Call, Clock, Compare, ContainerWrite, Contains, ContextCopy, ContextGet,
     ContextReset, ContextSet, Copy, DeepCopy, DelAttr, DelItem, DictRead, DictSlotRead, Draw,
-    DrawBelow, Filters, FrameModule, GeneratorStep, GetAttr, GetItem, Handled, HasAttr, Hash, Id,
-    Insort, IsInstance, IsSame, Iter, Len, Locals, LockGive, LockTake, New, NewRandom, Next,
-    Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, Print, RecursionLimit, Reduce, Repr,
-    Scalar, Seed, SequenceRead, SetAttr, SetItem, Stream, Substitute, Super, ThisThread, TypeCall,
-    TypeOf, Unary, Values, Vars,
+    DrawBelow, Filters, FrameModule, GeneratorStep, GetAttr, GetItem, Globals, Handled, HasAttr,
+    Hash, Id, Insort, IsInstance, IsSame, Iter, Len, Locals, LockGive, LockTake, New, NewRandom,
+    Next, Nothing, ObjectDelAttr, ObjectGetAttr, ObjectSetAttr, Print, RecursionLimit, Reduce,
+    Repr, Scalar, Seed, SequenceRead, SetAttr, SetItem, Stream, Substitute, Super, ThisThread,
+    TypeCall, TypeOf, Unary, Values, Vars,
 };
 use Numeric::{
     Absolute, Close, Float, FloatPower, Floats, Function, Greatest, Least, OfFloats, Place, Power,
@@ -114,6 +114,7 @@ pub const PYTHON: &[Row] = &[
     row("builtins", "type", Modelled(TypeOf), MOVES),
     row("builtins", "vars", Modelled(Vars), MOVES),
     row("builtins", "locals", Modelled(Locals), NONE),
+    row("builtins", "globals", Modelled(Globals), NONE),
     row("builtins", "super", Modelled(Super), MOVES),
     row("builtins", "id", Modelled(Id), NONE),
     row("builtins", "hash", Modelled(Hash), NONE),

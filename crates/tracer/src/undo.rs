@@ -192,7 +192,7 @@ impl Plan {
     pub fn covers(
         &self,
         traced: &Traced,
-        failed: Option<NodeId>,
+        (failed, is_in_turn): (Option<NodeId>, bool),
         inputs: &[Borrowed<'_, '_>],
         before: &[Option<u32>],
         copies: &Copies<'_>,
@@ -206,7 +206,7 @@ impl Plan {
             now.is_some() || !tensor::is_tensor(*input)
         };
         let is_unwritten = before == now.as_slice() && inputs.iter().zip(&now).all(has_count);
-        let seen = writes::up_to(&traced.graph, failed, is_unwritten);
+        let seen = writes::up_to(&traced.graph, failed, is_unwritten, is_in_turn);
         let mut written = seen.iter();
         // Those that share memory count together.
         let shares = |position: u32| copies.share(inputs[position as usize]);

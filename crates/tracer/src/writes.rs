@@ -395,8 +395,14 @@ pub fn any(graph: &Graph) -> bool {
 }
 
 /// What the nodes up to one that raised may have written to inputs, if that isn't written again in the same
-/// way; all nodes, if that is `None`. `is_unwritten`: no count of writes has changed.
-pub fn up_to(graph: &Graph, failed: Option<NodeId>, is_unwritten: bool) -> FxHashMap<u32, Written> {
+/// way; all nodes, if that is `None`. `is_unwritten`: no count of writes has changed. `is_in_turn`: somebody else ran the
+/// operations, one after the other.
+pub fn up_to(
+    graph: &Graph,
+    failed: Option<NodeId>,
+    is_unwritten: bool,
+    is_in_turn: bool,
+) -> FxHashMap<u32, Written> {
     let mut writes = Writes::default();
     let is_repeatable = |id| NodeCall::of(graph, id).is_some_and(|call| call.is_repeatable());
     // An operation that writes one tensor counts when it has: before that it looks at what it is given.
@@ -406,6 +412,19 @@ pub fn up_to(graph: &Graph, failed: Option<NodeId>, is_unwritten: bool) -> FxHas
             written == Written::DATA && matches!(args[..], [Arg::Node(_)])
         })
     };
+    if is_unwritten && is_in_turn && counts_all(graph) {
+        for (id, _) in graph.nodes() {
+            writes.advance_to(graph, id.index() + 1, &|_| false);
+            if writes.written.is_empty() {
+                continue;
+            }
+            if writes_one(id) {
+                // It would have counted, and so none behind it has run.
+                return FxHashMap::default();
+            }
+            break;
+        }
+    }
     let end = match failed {
         Some(id) if is_repeatable(id) || is_unwritten && writes_one(id) => id.index(),
         Some(id) => id.index() + 1,
@@ -413,6 +432,14 @@ pub fn up_to(graph: &Graph, failed: Option<NodeId>, is_unwritten: bool) -> FxHas
     };
     writes.advance_to(graph, end, &|_| false);
     writes.written
+}
+
+/// Whether each write to the memory of an input counts: what `.data` gives counts for itself.
+fn counts_all(graph: &Graph) -> bool {
+    let is_apart =
+        |call: NodeCall<'_>| call.operation() == "data" || call.name().contains(".data.");
+    let is_apart = |id| NodeCall::of(graph, id).is_some_and(is_apart);
+    !graph.nodes().any(|(id, _)| is_apart(id))
 }
 
 /// What an operation writes, and to which of its arguments: by PyTorch's convention for names, and those

@@ -1,4 +1,4 @@
-"""`locals()` of functions."""
+"""`locals()` of functions, and `globals()`."""
 
 from __future__ import annotations
 
@@ -155,3 +155,26 @@ def test_a_class_body_has_its_own() -> None:
     compiled = stator.compile(program)
     for _ in range(4):
         assert shown(compiled(torch.ones(2))) == shown(program(torch.ones(2)))
+
+
+def of_the_module(x: Tensor, n: int) -> Any:
+    names = globals()
+    y = x * names["SETTINGS"]["scale"] + names.get("ADDED", 0)
+    if n == 3:
+        globals()["ADDED"] = n
+    if n == 5:
+        del globals()["ADDED"]
+    return y, "ADDED" in names, names is globals(), names["__name__"]
+
+
+def test_globals(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    for function in (of_the_module, stator.compile(of_the_module)):
+        monkeypatch.setitem(SETTINGS, "scale", 2.0)
+        seen.append([])
+        for n in (1, 1, 3, 1, 3, 5, 1, 1):
+            if len(seen[-1]) == 6:
+                monkeypatch.setitem(SETTINGS, "scale", 3.0)
+            seen[-1].append(shown(function(torch.ones(2), n)))
+    assert seen[0] == seen[1]
+    assert stator.stats(function).breaks == 0

@@ -183,3 +183,55 @@ def test_what_the_trace_cannot_follow_breaks() -> None:
             for i in range(3):
                 x = torch.full((2,), float(i))
                 assert first_difference(describe(fn(x)), describe(compiled(x))) is None
+
+
+def test_a_reference_that_is_dropped_does_not_call_back() -> None:
+    """An entry that kept a called reference would have it call back when its object dies later."""
+    log: list[Any] = []
+    kept: dict[int, Node] = {}
+
+    def program(x: Tensor, n: int) -> Any:
+        node = Node(n)
+        reference = weakref.ref(node, lambda _: log.append(n))
+        kept[n] = node
+        del node
+        return x + n, reference() is None
+
+    found = []
+    for fn in (program, stator.compile(program)):
+        log.clear()
+        with stator.config.patch(skip_unprofitable=False):
+            for i in range(6):
+                y, is_dead = fn(torch.ones(2), i % 2)
+                assert (y.tolist(), is_dead) == ([1 + i % 2] * 2, False)
+                if i == 3:
+                    kept.clear()
+        kept.clear()
+        found.append(list(log))
+    assert found[0] == found[1]
+
+
+def test_another_reference_to_the_same_object() -> None:
+    """What a reference refers to is guarded, the reference itself isn't."""
+    held = {"node": Node(1)}
+    held_weakly = {"reference": weakref.ref(held["node"], lambda _: None)}
+
+    def program(x: Tensor) -> Any:
+        node = held_weakly["reference"]()
+        return x * node.name if node else x - 1
+
+    compiled = stator.compile(program)
+    with stator.config.patch(skip_unprofitable=False):
+        for i in range(9):
+            if i == 2:
+                held_weakly["reference"] = weakref.ref(held["node"], lambda _: None)
+            if i == 4:
+                held["node"].name = 5
+            if i == 6:
+                held["node"] = Node(7)
+            if i == 7:
+                held_weakly["reference"] = weakref.ref(held["node"])
+            x = torch.full((2,), float(i))
+            assert torch.equal(compiled(x), program(x)), i
+            if i == 3:
+                assert (stator.stats(compiled).traces, stator.stats(compiled).hits) == (1, 3)

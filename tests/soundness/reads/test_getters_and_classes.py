@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,8 @@ class Color(enum.Enum):
 
 
 class Counted:
+    shown = 0
+
     def __init__(self, scale: int) -> None:
         self.scale = scale
 
@@ -72,7 +75,35 @@ def lengths(x: Any) -> Any:
     return len(Things), len(Color), x * len(Things)
 
 
-PROGRAMS: list[Callable[[Any], Any]] = [made_inside, from_outside, behind_a_break, lengths]
+def called_within_closures(x: Any) -> Any:
+    def composed(first: Any, second: Any) -> Any:
+        return lambda given: second(first(given))
+
+    return functools.reduce(composed, [SUMMED, operator.itemgetter(0)])(x), [ITEM, SUMMED][
+        0
+    ] is ITEM
+
+
+SET = object.__setattr__.__get__
+LENGTH = list.__len__.__get__
+
+
+def bound_by_slots(x: Any) -> Any:
+    made = Counted(1)
+    put = SET(made)
+    put("scale", x.shape[0])
+    SET(KEPT)("shown", made.scale)
+    return made.scaled(x), LENGTH([x, x])(), KEPT.shown, list.append.__get__([1]).__name__
+
+
+PROGRAMS: list[Callable[[Any], Any]] = [
+    made_inside,
+    from_outside,
+    behind_a_break,
+    lengths,
+    called_within_closures,
+    bound_by_slots,
+]
 
 
 def equal(found: Any, expected: Any) -> bool:

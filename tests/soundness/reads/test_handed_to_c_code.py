@@ -166,6 +166,70 @@ def test_texts_that_c_code_puts_together(show: Callable[[Any], str]) -> None:
         assert compiled(x, counted)[0] == show([*counted]), at
 
 
+def decorated(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(*args: Any) -> Any:
+        return method(*args)
+
+    return call
+
+
+class Shown:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    __repr__ = lambda self: f"<{self.count}>"  # noqa: E731
+    __len__ = lambda self: self.count  # noqa: E731
+    __float__ = lambda self: self.count / 2  # noqa: E731
+
+
+class Decorated(Shown):
+    @decorated
+    def __repr__(self) -> str:
+        return f"[{self.count}]"
+
+    @decorated
+    def __len__(self) -> int:
+        return self.count + 1
+
+
+class InCell(Shown):
+    def __repr__(self) -> str:
+        return "".join(f"{self.count + i}" for i in range(2))
+
+    __str__ = functools.partialmethod(decorated(lambda self, more: f"{self.count}{more}"), "!")
+
+
+def in_a_list(one: Any) -> Any:
+    return repr([one]), f"{[one]}", "%s" % [one]
+
+
+def by_map(one: Any) -> Any:
+    return ",".join(map(str, [one, one])), list(map(len, [one]))
+
+
+def by_functions(one: Any) -> Any:
+    return len(one), float(one), str(one), "{}".format(one), bool(one), list(map(float, [one]))
+
+
+@pytest.mark.parametrize("read", [in_a_list, by_map, by_functions])
+@pytest.mark.parametrize("kind", [Shown, Decorated, InCell])
+def test_special_methods_by_any_name(
+    kind: Callable[[int], Any], read: Callable[[Any], Any]
+) -> None:
+    """C code that converts what a special method gives knows the method, whatever its code is called."""
+    api.reset()
+
+    def step(x: Tensor, count: int) -> Any:
+        return read(kind(count)), x + count
+
+    compiled = api.compile(step)
+    for count in (2, 2, 3, 4, 5, 5, 7):
+        found, y = compiled(torch.ones(2), count)
+        assert found == read(kind(count)), count
+        assert y[0] == 1 + count
+
+
 class Plain:
     pass
 

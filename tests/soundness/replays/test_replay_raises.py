@@ -267,3 +267,49 @@ def test_memory_that_overlaps() -> None:
 
     with stator.config.patch(skip_unprofitable=False):
         assert run(api.compile) == run(lambda fn: fn)
+
+
+@pytest.mark.parametrize("graph", ["replay", "interpreted"])
+def test_memory_that_overlaps_with_a_backend(graph: str) -> None:
+    """A graph module runs operations one after the other: where no count of writes has changed, none has written."""
+
+    def step(x: Tensor, row: Tensor) -> Tensor:
+        y = x * 2
+        y[0] = 3
+        x.copy_(row)
+        return y + x
+
+    backend = "eager" if graph == "replay" else lambda module, inputs: module.forward
+    compiled = stator.compile(step, backend=backend)
+    with stator.config.patch(skip_unprofitable=False):
+        for is_shared in (False, False, True, True, False, True):
+            found = []
+            for function in (step, compiled):
+                whole = torch.arange(4.0)
+                args = (whole[:3], whole[1:]) if is_shared else (whole[:3], torch.ones(3))
+                found.append(_outcome(function, *args))
+            assert found[0] == found[1]
+            assert isinstance(found[0][0][1], str) == is_shared
+
+
+def test_a_write_before_the_one_that_raises_with_a_backend() -> None:
+    """What a graph module has written before isn't taken back: the error tells of the graph."""
+
+    def step(x: Tensor, row: Tensor, other: Tensor) -> Tensor:
+        other.data.add_(1)
+        x.copy_(row)
+        return x + other
+
+    compiled = stator.compile(step, backend=lambda module, inputs: module.forward)
+    with stator.config.patch(skip_unprofitable=False):
+        for is_shared in (False, False, True, True):
+            found = []
+            for function in (step, compiled):
+                whole, other = torch.arange(4.0), torch.zeros(3)
+                args = (whole[:3], whole[1:]) if is_shared else (whole[:3], torch.ones(3))
+                try:
+                    function(*args, other)
+                except RuntimeError as error:
+                    found.append(str(error))
+                found.append((whole.tolist(), other.tolist()))
+            assert found[: len(found) // 2] == found[len(found) // 2 :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import types
 import weakref
@@ -419,3 +420,88 @@ def test_modules_that_torch_dynamo_lists(caplog: pytest.LogCaptureFixture, is_to
     assert (plain.index("dead") < plain.index("behind")) if is_told else "dead" not in plain
     assert "stator.disable" in caplog.text
     assert ("the last reference to an object is gone" in caplog.text) == is_told
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_what_a_container_lets_go_of(forced: bool) -> None:
+    """The last owner of an object is a container from outside: who refers to it weakly sees it die there."""
+
+    def program(x: Tensor, key: int, state: Any) -> Any:
+        found = state.cache.get(key)
+        if found is None:
+            found = state.cache[key] = Plain()
+            found.told = x * key
+            state.latest.append(found)
+        if key == 4:
+            state.latest.popleft()
+        return found.told + x, len(state.cache), sorted(state.cache)
+
+    seen = []
+    settings = {"skip_unprofitable": False} if forced else {}
+    for function in (program, stator.compile(program)):
+        state = types.SimpleNamespace(
+            cache=weakref.WeakValueDictionary(), latest=collections.deque(maxlen=2)
+        )
+        seen.append([])
+        with stator.config.patch(**settings):
+            for key in (1, 2, 1, 3, 1, 2, 2, 3, 4, 3, 1, 2):
+                y, *rest = function(torch.ones(2), key, state)
+                seen[-1].append((y.tolist(), *rest))
+    assert seen[0] == seen[1]
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.one = Plain()
+        self.rows = [Plain(), Plain()]
+        self.table = {"a": Plain(), "b": Plain()}
+        self.kinds = {Plain()}
+        self.latest = collections.deque([Plain(), Plain()], maxlen=2)
+        held = [self.one, self.rows[0], self.table["a"], *self.kinds, self.latest[0]]
+        self.references = [weakref.ref(it) for it in held]
+
+    def alive(self) -> list[bool]:
+        return [reference() is not None for reference in self.references]
+
+
+def attribute(owner: Owner) -> None:
+    owner.one = None
+
+
+def item(owner: Owner) -> None:
+    del owner.rows[0]
+
+
+def rows(owner: Owner) -> None:
+    owner.rows = [row for row in owner.rows if row is not owner.references[1]()]
+
+
+def entry(owner: Owner) -> None:
+    owner.table.pop("a")
+
+
+def entries(owner: Owner) -> None:
+    owner.table.update(a=1)
+
+
+def elements(owner: Owner) -> None:
+    owner.kinds.clear()
+
+
+def first(owner: Owner) -> None:
+    owner.latest.append(3)
+
+
+@pytest.mark.parametrize("drop", [attribute, item, rows, entry, entries, elements, first])
+def test_weak_references_to_what_is_dropped(drop: Callable[[Owner], None]) -> None:
+    def program(x: Tensor, owner: Owner) -> Any:
+        before = owner.alive()
+        drop(owner)
+        return x + len(before), before, owner.alive()
+
+    compiled = stator.compile(program)
+    with stator.config.patch(skip_unprofitable=False):
+        for _ in range(4):
+            expected, found = program(torch.ones(2), Owner()), compiled(torch.ones(2), Owner())
+            assert expected[1:] == found[1:]
+            assert expected[2].count(False) == 1

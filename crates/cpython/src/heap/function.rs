@@ -1,4 +1,4 @@
-//! Fields of functions, methods, cells, partials, properties, method wrappers and classes.
+//! Fields of functions, methods, cells, partials, properties, method wrappers, weak references and classes.
 
 use crate::{generic, modules};
 use pyo3::ffi;
@@ -57,6 +57,8 @@ pub enum Field {
     StaticFunc,
     /// `__func__` of a `classmethod`.
     ClassFunc,
+    /// What a weak reference refers to; `None` once that has died.
+    Referent,
     /// The dictionary of a `functools.lru_cache`d function.
     Cache,
     /// The result that a link of such a dictionary holds.
@@ -98,6 +100,7 @@ impl Field {
             Field::PropertyGet => layout::PROPERTY_GET,
             Field::PropertySet => layout::PROPERTY_SET,
             Field::StaticFunc | Field::ClassFunc => layout::WRAPPED_FUNC,
+            Field::Referent => layout::REFERENT,
             Field::Cache => cached::CACHE,
             Field::CachedResult => cached::RESULT,
             Field::ClassName => layout::class::NAME,
@@ -140,6 +143,7 @@ impl Field {
             }
             Field::StaticFunc => is_instance(object, &raw mut ffi::PyStaticMethod_Type),
             Field::ClassFunc => is_instance(object, &raw mut ffi::PyClassMethod_Type),
+            Field::Referent => object.is_exact_instance_of::<pyo3::types::PyWeakrefReference>(),
             Field::Cache => cached::is_wrapper(&object),
             Field::CachedResult => cached::is_link(&object),
             Field::ClassName | Field::ClassQualname => {

@@ -144,6 +144,8 @@ pub const WRAPPED_FUNC: usize = 16;
 pub const SLICE: [usize; 3] = [16, 24, 32];
 /// `start`, `stop`, `step` of a range.
 pub const RANGE: [usize; 3] = [16, 24, 32];
+/// `wr_object` of a weak reference.
+pub const REFERENT: usize = 16;
 /// `d_member` of a member descriptor (`PyMemberDescrObject`): its `PyMemberDef`.
 pub const MEMBER_DEF: usize = 40;
 /// `fill` of a set: how many entries have a key or had one.

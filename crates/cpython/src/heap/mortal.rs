@@ -21,6 +21,9 @@ const SHARED_ROOT: isize = 6;
 /// As [`SHARED`], of what is noticed itself: one that was handed through calls has some owners for a while.
 const HANDED_ON: isize = 12;
 
+/// As [`SHARED`], of what is found outside: a trace has taken hold of it, and so has whoever shows it.
+const ALONE: isize = 4;
+
 /// How many objects below one are looked at.
 const MOST: usize = 64;
 
@@ -79,6 +82,12 @@ fn dying_with(object: Any<'_, '_>, owners: isize) -> (Vec<*mut PyObject>, bool) 
 #[must_use]
 pub fn is_noticed_later(object: Any<'_, '_>) -> bool {
     refcount(object.as_ptr()) <= HANDED_ON && !is_lasting(object.as_ptr()) && is_noticed(object)
+}
+
+/// As [`is_noticed_later`], of an object that has one owner, or two; beside these whoever hands it on.
+#[must_use]
+pub fn is_noticed_soon(object: Any<'_, '_>) -> bool {
+    refcount(object.as_ptr()) <= ALONE && !is_lasting(object.as_ptr()) && is_noticed(object)
 }
 
 /// Whether a generator has begun and not ended, and may have `finally` blocks: they are yet to come. What it delegates to

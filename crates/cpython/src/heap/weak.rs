@@ -125,7 +125,8 @@ pub(super) fn is_referenced(object: Any<'_, '_>) -> bool {
             noticing += usize::from(!callback.is_some_and(is_of_dynamo));
         }
     }
-    noticing > usize::from(watched().objects.contains_key(&(object.as_ptr() as usize)))
+    noticing > 0
+        && noticing > usize::from(watched().objects.contains_key(&(object.as_ptr() as usize)))
 }
 
 /// Whether a weak reference's callback is that of TorchDynamo's dictionaries of modules and such by `id`. Once TorchDynamo

@@ -689,6 +689,7 @@ impl<'py> Compiler<'_, 'py> {
             Source::PropertySet(_) => Fetch::Field(Field::PropertySet),
             Source::StaticFunc(_) => Fetch::Field(Field::StaticFunc),
             Source::ClassFunc(_) => Fetch::Field(Field::ClassFunc),
+            Source::Referent(_) => Fetch::Field(Field::Referent),
             Source::FunctionField { field, .. } => Fetch::Field(match field {
                 FunctionField::Name => Field::Name,
                 FunctionField::Qualname => Field::Qualname,

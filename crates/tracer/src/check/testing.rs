@@ -123,6 +123,7 @@ impl GuardSet {
             "fset" => Source::PropertySet(parent()?),
             "static_func" => Source::StaticFunc(parent()?),
             "class_func" => Source::ClassFunc(parent()?),
+            "referent" => Source::Referent(parent()?),
             "deque" => Source::DequeItem { parent: parent()?, index },
             "deque_maxlen" => Source::DequeMaxLength(parent()?),
             "context" => Source::ContextValue(parent()?),

@@ -456,8 +456,9 @@ impl Entry {
         let (traced, undo) = (&self.traced, self.undo(py));
         rollback::restore_modes(py, &traced.graph, &traced.guards, failed)
             .map_err(Replay::Failed)?;
+        let is_in_turn = is_code && tracebacks::ends_in_graph_module(py, &error);
         let is_undone = !undo::is_once(py, traced, failed)
-            && undo.covers(traced, failed, inputs, &before.versions, &before.copies)
+            && undo.covers(traced, (failed, is_in_turn), inputs, &before.versions, &before.copies)
             && before.copies.restore(py).is_ok_and(|restored| restored);
         let is_interrupted = undo::is_interrupted(py, traced, failed.filter(|_| !is_code), &error);
         let drawn = traced.draws.as_ref().zip(before.drawn.as_ref());

@@ -185,7 +185,7 @@ impl Entry {
         let undo = before.first.as_ref().unwrap_or_else(|| self.undo(py));
         Ok(done.written.can_be_taken_back()
             && !undo::is_once(py, traced, done.failed)
-            && undo.covers(traced, done.failed, &inputs, &before.versions, &before.copies)
+            && undo.covers(traced, (done.failed, false), &inputs, &before.versions, &before.copies)
             && before.copies.can_be_restored()?)
     }
 

@@ -44,6 +44,22 @@ pub fn attach(innermost: &Object<'_>, count: usize, raised: &[Raised]) -> PyResu
     Ok(())
 }
 
+/// Whether an exception was raised by an operation that a `torch.fx.GraphModule` called: it runs one after the other.
+pub fn ends_in_graph_module(py: Python<'_>, error: &PyErr) -> bool {
+    let ends = || -> PyResult<bool> {
+        let mut last = error.traceback(py).map(Bound::into_any);
+        while let Some(next) = last.as_ref().map(|entry| entry.getattr("tb_next")).transpose()?
+            && !next.is_none()
+        {
+            last = Some(next);
+        }
+        let Some(last) = last else { return Ok(false) };
+        let file = last.getattr("tb_frame")?.getattr("f_code")?.getattr("co_filename")?;
+        Ok(file.extract::<String>()?.starts_with("<eval_with_key>"))
+    };
+    ends().unwrap_or(false)
+}
+
 /// Puts the frames that the node was recorded in before those that an exception's traceback has. Nothing of them
 /// is left but where they stood. Best effort: without it the exception is the same.
 pub fn lead_in(py: Python<'_>, error: &PyErr, graph: &Graph, callers: &Callers, node: NodeId) {

@@ -119,6 +119,8 @@ pub struct Recorder {
     consumer: Cell<usize>,
     /// The same, if that code makes texts of them.
     speller: Cell<usize>,
+    /// The frame, by address, that calls a wrapper which makes an object's text (`reads/recursive_texts.rs`).
+    text_taker: Cell<usize>,
     /// The frame that waits for a length, which stays a number that varies.
     measurer: Cell<usize>,
     /// The frame that waits for C code which only keeps what a generator yields.
@@ -379,6 +381,7 @@ impl Recorder {
             wants_way_around: Cell::new(false),
             consumer: Cell::new(0),
             speller: Cell::new(0),
+            text_taker: Cell::new(0),
             measurer: Cell::new(0),
             collecting: RefCell::default(),
             handled_at_entry,

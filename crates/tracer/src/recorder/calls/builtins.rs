@@ -118,7 +118,7 @@ impl Conversions for Recorder {
         const FORMAT: u32 = 0;
         const STR: u32 = 1;
         const REPR: u32 = 2;
-        if self.kind(object) != Kind::Object {
+        if !matches!(self.kind(object), Kind::Object | Kind::Tuple) {
             return None;
         }
         let py = frame.py();
@@ -141,7 +141,14 @@ impl Conversions for Recorder {
             REPR => ("__repr__", Conversion::Repr),
             _ => return None,
         };
-        let method = self.method(frame, object, name).filter(|method| !is_guard(method))?;
+        let method = match self.kind(object) {
+            Kind::Tuple if self.is_stopped() => return None,
+            Kind::Tuple => {
+                self.origin(object)?;
+                self.special_of_any(frame, object, &PyString::intern(py, name))?
+            }
+            _ => self.method(frame, object, name)?,
+        };
         self.guard_protocol(frame, object, &["__str__", "__repr__", "__format__"]);
         let more = more.as_slice();
         Some(self.call_method(frame, End::Convert(conversion), object, &method, more))
@@ -346,15 +353,4 @@ fn is_plain_call(call: Call<'_, '_>) -> bool {
             && operands.callable.as_ptr() == callable.as_ptr()
             && operands.are(args)
     })
-}
-
-/// Whether a method is the wrapper that keeps `__repr__` of a dataclass from recursion: what it asks for
-/// (the thread, an address) would be breaks of their own.
-fn is_guard(method: &Object<'_>) -> bool {
-    heap::function_code(method.as_borrowed())
-        .and_then(|code| stator_cpython::code::Code::of(code.as_borrowed()))
-        .is_some_and(|code| {
-            let file = heap::text(code.filename());
-            file.ends_with("/dataclasses.py") || file.ends_with("/reprlib.py")
-        })
 }

@@ -20,6 +20,7 @@ use crate::recorder::notes::call::{Args, Call, spread, with_receiver};
 use crate::recorder::notes::kinds::{Descriptor, Kind};
 use crate::recorder::notes::repeated::Watch;
 use crate::recorder::notes::state::Origin;
+use crate::recorder::notes::text_wrappers::guards_text;
 use crate::recorder::notes::{heap, machinery};
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::tensor_texts::named_fields;
@@ -308,7 +309,15 @@ impl Recorder {
         if let Some(found) = self.call_dispatch(call) {
             return found;
         }
+        if let Some(result) = self.replaced_fields(call) {
+            return result;
+        }
         self.make_member(call);
+        if guards_text(callable) {
+            self.links.clear();
+            let _waiting = self.waiting_for_text(frame);
+            return self.call_python(call);
+        }
         self.call_python(call)
     }
 

@@ -11,6 +11,7 @@ use stator_cpython::object::Object;
 
 use crate::breaks::Reason;
 use crate::frames::anatomy::asks_locals;
+use crate::functions::Model;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::Ends;
 use crate::recorder::notes::call::Call;
@@ -18,8 +19,16 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::state::Origin;
 
 impl Recorder {
+    /// A call of `locals()` or `globals()`.
+    pub(super) fn read_names<'py>(&self, model: Model, call: Call<'_, 'py>) -> Result<Object<'py>> {
+        match model {
+            Model::Globals => Ok(self.namespace_of(call.frame)),
+            _ => self.read_locals(call),
+        }
+    }
+
     /// A call of `locals()`.
-    pub(super) fn read_locals<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
+    fn read_locals<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let frame = call.frame;
         let code = frame.code();
         let is_own = frame.locals().is_none_or(|dict| self.origin(dict) == Some(Origin::Fresh));

@@ -19,6 +19,7 @@ use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State};
+use crate::recorder::notes::text_wrappers::is_in_wrapper;
 use crate::recorder::numbers::number_functions::boolean;
 use crate::recorder::numbers::read_tensors::TensorRead;
 use crate::recorder::numbers::tensors::holds_tensor;
@@ -109,7 +110,7 @@ impl Recorder {
             (Model::Print, _) => self.print(call).unwrap_or_else(|| self.unknown(call)),
             (Model::Handled, _) => self.read_handled(call),
             (Model::FrameModule, _) => self.module_of_frame(call),
-            (Model::Locals, []) => self.read_locals(call),
+            (Model::Locals | Model::Globals, []) => self.read_names(model, call),
             (Model::Seed, [.., seed]) => self.seed(call, *seed),
             (Model::GeneratorState, [generator]) => self.generator_state(call, *generator),
             (Model::NewGenerator, _) => self.new_generator(call),
@@ -227,6 +228,7 @@ impl Recorder {
             (Model::DictSlotRead, [dict, key, ..]) => self.read_dict_key(call, *dict, *key),
             (Model::DictRead, [dict, others @ ..]) => self.read_dict(call, *dict, others),
             (Model::SequenceRead, _) => self.read_sequences(call),
+            (Model::ContainerWrite, [_, ..]) if is_in_wrapper(frame) => call.natively(),
             (Model::ContainerWrite, [_, ..]) => {
                 self.count_elements(call).unwrap_or_else(|| self.container_write(call))
             }

@@ -24,6 +24,7 @@ use crate::recorder::notes::reads::Use;
 use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::recorder::numbers::tensors::holds_tensor;
 use crate::recorder::reads::identity::is_nan;
+use crate::recorder::reads::only_added::keeps_noticed;
 
 impl Recorder {
     /// A method that changes its receiver, its first argument.
@@ -379,7 +380,11 @@ impl State {
             // What it held before, should somebody look later.
             let source = self.source(deque).expect("asked before");
             if !self.unread.contains_key(&address) {
-                self.leave_unread(source, deque, Use::default());
+                if keeps_noticed(deque) {
+                    self.read_deque(deque)?;
+                } else {
+                    self.leave_unread(source, deque, Use::default());
+                }
             }
         }
         let args = self.written_arguments(writes, args)?;

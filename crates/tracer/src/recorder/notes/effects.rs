@@ -27,6 +27,8 @@ pub const CONTEXT: usize = 7;
 pub const POSITION: usize = 9;
 /// As [`CONTENTS`], for how often the results of a cached function were found, and which was used last.
 pub const HITS: usize = 11;
+/// As [`CONTENTS`], for the objects whose text a wrapper is making.
+pub const RUNNING: usize = 13;
 
 /// A part of an outside object that was written.
 pub struct Effect {

@@ -49,4 +49,5 @@ pub(super) mod roots;
 pub(super) mod sparse;
 pub(super) mod state;
 pub(super) mod symbols;
+pub(super) mod text_wrappers;
 pub(super) mod written;

@@ -14,11 +14,16 @@ use crate::recorder::notes::call::{Call, library};
 use crate::recorder::notes::exits::Asks;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::state::State;
+use crate::recorder::notes::text_wrappers::is_in_wrapper;
 
 impl Recorder {
     /// Which thread this is: a decision, so that its number may be a key.
     pub(in crate::recorder) fn ask_thread<'py>(&self, call: Call<'_, 'py>) -> Result<Object<'py>> {
         let Call { frame, callable, .. } = call;
+        if is_in_wrapper(frame) {
+            // Nobody else sees it.
+            return call.natively();
+        }
         if !self.session.is_replayed() || !self.may_read(frame) {
             self.stop(frame, Reason::OpaqueCall, heap::name_of(callable));
             return call.natively();

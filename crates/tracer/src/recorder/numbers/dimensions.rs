@@ -19,6 +19,7 @@ use stator_shapes::ExprId;
 use stator_shapes::rules::{self, Arg, Element};
 
 use super::data_sizes::has_no_result;
+use super::special_frames::{CONVERTED, LENGTH, TEXTS, is_named_so, is_special};
 use crate::breaks::Reason;
 use crate::functions::Traits;
 use crate::recorder::Recorder;
@@ -28,6 +29,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::State;
 use crate::recorder::notes::symbols::{Made, Number, Operand, Sizes};
+use crate::recorder::notes::text_wrappers::is_in_wrapper;
 
 /// The operation that gives gradients.
 const GRADIENT: &str = "torch.autograd.grad";
@@ -114,6 +116,11 @@ impl Recorder {
         Consuming { consumer: &self.speller, before: self.speller.replace(frame.id()) }
     }
 
+    /// While `frame` waits for a wrapper that makes an object's text, and takes what that gives as it is.
+    pub(in crate::recorder) fn waiting_for_text(&self, frame: &Frame<'_>) -> Consuming<'_> {
+        Consuming { consumer: &self.text_taker, before: self.text_taker.replace(frame.id()) }
+    }
+
     /// A frame returns or yields a value. If C code is going to read it, it's fixed; of NumPy's numbers no guard speaks.
     pub(in crate::recorder) fn handed_back(&self, frame: &Frame<'_>, value: Borrowed<'_, '_>) {
         if self.is_stopped() {
@@ -131,15 +138,21 @@ impl Recorder {
             return;
         }
         // Texts that C code puts together: `repr([self])`.
-        let is_text = || value.is_exact_instance_of::<PyString>() && self.is_called_by_c(frame);
-        let is_measured = |name: &str| {
+        let takes = |caller: Frame<'_>| caller.id() == self.text_taker.get();
+        let is_taken = || is_in_wrapper(frame) && frame.previous().is_some_and(takes);
+        let is_text = || {
+            value.is_exact_instance_of::<PyString>() && self.is_called_by_c(frame) && !is_taken()
+        };
+        let is_measured = || {
             let measures = |caller: Frame<'_>| caller.id() == self.measurer.get();
-            name == "__len__" && frame.previous().is_some_and(measures)
+            frame.previous().is_some_and(measures) && is_special(frame, LENGTH)
         };
         let is_converted = || {
-            let name = heap::text(frame.code().name());
-            heap::is_number(value) && is_converted(&name) && !is_measured(&name)
-                || gives_text(&name) && is_text()
+            let is_carried = || self.state.borrow_mut().number(value).is_some();
+            let is_given =
+                is_named_so(frame, CONVERTED) || is_carried() && is_special(frame, CONVERTED);
+            heap::is_number(value) && is_given && !is_measured()
+                || is_text() && is_special(frame, TEXTS)
         };
         if is_read || is_converted() {
             self.concrete(frame, &[value], "returned to C code");
@@ -655,23 +668,4 @@ const fn item_size(dtype: i32) -> Option<i64> {
         10 => 16,
         _ => return None,
     })
-}
-
-/// Whether a special method gives a text.
-fn gives_text(name: &str) -> bool {
-    matches!(name, "__str__" | "__repr__" | "__format__")
-}
-
-/// Special methods whose results C code converts.
-fn is_converted(name: &str) -> bool {
-    matches!(
-        name,
-        "__len__"
-            | "__length_hint__"
-            | "__index__"
-            | "__int__"
-            | "__float__"
-            | "__hash__"
-            | "__round__"
-    )
 }

@@ -30,6 +30,7 @@ pub(super) mod read_numbers;
 pub(super) mod read_tensors;
 mod reshaped;
 pub(super) mod rows;
+mod special_frames;
 pub(super) mod strides;
 pub(super) mod sums;
 pub(super) mod symbols;

@@ -139,11 +139,16 @@ impl Recorder {
             return None;
         }
         let takes = directives(&heap::text(left))?;
-        let mut parts = match heap::is_plain_tuple(right) {
-            true => heap::tuple_items(right),
-            false => vec![right.to_owned()],
-        };
+        // C code takes a named tuple for the tuple that it is.
+        let is_tuple = right.is_instance_of::<PyTuple>();
+        let mut parts = if is_tuple { heap::tuple_items(right) } else { vec![right.to_owned()] };
         let mut right = right.to_owned();
+        if is_tuple
+            && !heap::is_plain_tuple(right.as_borrowed())
+            && parts.iter().any(|part| self.is_carried(part.as_borrowed()))
+        {
+            right = self.percent_operand(frame, &parts)?;
+        }
         if let Some(numbers) = self.percent_numbers(frame, &takes, &parts) {
             right = self.percent_operand(frame, &numbers)?;
             parts = numbers;

@@ -330,7 +330,15 @@ impl Recorder {
         let ([descriptor, owner] | [descriptor, owner, _], None) = (args, names) else {
             return None;
         };
-        if !is_c_field(*descriptor) || !is_slot_getter(callable) || owner.is_none() {
+        if !is_slot_getter(callable) || owner.is_none() {
+            return None;
+        }
+        // `set = object.__setattr__.__get__(x)`.
+        if heap::is_method_descriptor(*descriptor) && args.len() == 2 {
+            self.note(frame, |state| state.know_for_good(*descriptor));
+            return Some(self.bound(frame, *descriptor, *owner));
+        }
+        if !is_c_field(*descriptor) {
             return None;
         }
         let name = descriptor.getattr(pyo3::intern!(frame.py(), "__name__")).ok()?;
@@ -400,6 +408,7 @@ impl State {
                 self.origin(receiver).is_some()
                     || heap::is_constant(receiver)
                     || is_c_field(receiver)
+                    || heap::is_method_descriptor(receiver)
             }
         }
     }

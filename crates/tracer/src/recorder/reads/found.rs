@@ -8,11 +8,13 @@ use pyo3::types::PyString;
 use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic;
-use stator_cpython::heap::{container, twister};
+use stator_cpython::heap::{container, mortal, twister};
 use stator_cpython::object::{Borrowed, Object};
 use stator_guards::{GuardKind, ObjectId, Source, SourceId, Text};
 
 use super::identity::is_nan;
+use super::keys::is_module;
+use super::only_added::holds_noticed;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Arguments, Looks};
@@ -70,6 +72,13 @@ impl State {
                 self.guard(source, GuardKind::SameAs(known));
                 if kind == Kind::Tuple {
                     self.fix_copied(object, known);
+                }
+                // What it is found in now may be its last owner.
+                if kind == Kind::Object
+                    && let Some(id) = self.objects.at_source(known)
+                    && self.mortal.all().contains(&id)
+                {
+                    self.watch_within(id, source);
                 }
                 if !self.unread.is_empty() && !self.is_found_as_set(used, object) {
                     self.read_unread(object);
@@ -131,12 +140,17 @@ impl State {
             }
             Kind::Object => {
                 self.guard_type(source, object);
-                self.watch_finalizer(object, id, source);
+                // Modules are in dictionaries of PyTorch's and of the program's, and seldom die within a call.
+                if mortal::is_noticed_soon(object) && !is_module(object) {
+                    self.watch_within(id, source);
+                } else {
+                    self.watch_finalizer(object, id, source);
+                }
             }
             Kind::Dict | Kind::Cell => self.guard_type(source, object),
             Kind::Set | Kind::FrozenSet => {
                 self.guard_type(source, object);
-                if self.is_found_as_set(used, object) {
+                if self.is_found_as_set(used, object) && !holds_noticed(object) {
                     self.leave_unread(source, object, Use::default());
                 } else {
                     self.read_elements(used, source, object, &heap::set_items(object))?;

@@ -65,6 +65,11 @@ impl<'py> Getter<'py> {
     }
 }
 
+/// Whether an object is such a one, of which nothing can change.
+pub(in crate::recorder) fn is_constant(object: Borrowed<'_, '_>) -> bool {
+    heap::is_getter(object) && Getter::of(object).is_some_and(|getter| getter.is_constant())
+}
+
 impl Recorder {
     /// Whether an object is a getter that [`Self::call_getter`] calls.
     pub(in crate::recorder) fn is_known_getter(&self, object: Borrowed<'_, '_>) -> bool {

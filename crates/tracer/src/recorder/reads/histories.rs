@@ -20,6 +20,7 @@ use stator_cpython::ops::{self, BinaryOp};
 use stator_graph::{Arg, NodeId, Operator, Target, Value};
 use stator_guards::{Source, SourceId};
 
+use super::only_added::keeps_noticed;
 use crate::breaks::Reason;
 use crate::functions::{Class, Model, Numeric};
 use crate::held::Held;
@@ -536,6 +537,7 @@ impl State {
             && !self.written.has(&slot)
             && let Some(source) = self.source(list)
             && self.is_deque_to_differ(source, list)
+            && !keeps_noticed(list)
         {
             // It's read by whoever looks at it.
             self.leave_unread(source, list, Use::default());

@@ -21,6 +21,7 @@ use crate::recorder::notes::above::Conversions;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, Origin, State, Stop};
+use crate::recorder::notes::text_wrappers::is_in_wrapper;
 
 impl Recorder {
     /// `id()`.
@@ -30,6 +31,10 @@ impl Recorder {
         object: Borrowed<'_, 'py>,
         native: impl FnOnce() -> Result<Object<'py>>,
     ) -> Result<Object<'py>> {
+        if is_in_wrapper(frame) {
+            // Nobody else sees it.
+            return native();
+        }
         let is_key = self.keys_memo(frame);
         self.note(frame, |state| {
             if !is_key && !unwraps(frame) {

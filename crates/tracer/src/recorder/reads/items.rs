@@ -1,7 +1,7 @@
 //! Items, iteration and unpacking.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyString};
+use pyo3::types::{PyFloat, PyInt, PySet, PyString};
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::iterator;
 use stator_cpython::heap::types::{self, compares_by_identity};
@@ -22,6 +22,7 @@ use crate::recorder::notes::effects::{CONTENTS, KEYS};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
 use crate::recorder::notes::state::{Origin, State, Stop};
+use crate::recorder::notes::text_wrappers::is_in_wrapper;
 use crate::recorder::numbers::tensors::holds_tensor;
 
 impl Recorder {
@@ -408,6 +409,9 @@ impl Recorder {
     ) -> Result<bool> {
         if self.is_stopped() {
             return ops::contains(container, item);
+        }
+        if container.is_exact_instance_of::<PySet>() && is_in_wrapper(frame) {
+            return self.is_text_made(frame, container, item);
         }
         if let Some(shown) = self.shown_by(frame, container) {
             return self.contains_item(frame, shown.as_borrowed(), item);

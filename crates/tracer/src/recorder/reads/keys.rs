@@ -238,7 +238,7 @@ fn is_plain_member(object: Borrowed<'_, '_>) -> bool {
 }
 
 /// Whether an object is a module of PyTorch's.
-fn is_module(object: Borrowed<'_, '_>) -> bool {
+pub(super) fn is_module(object: Borrowed<'_, '_>) -> bool {
     static MODULE: Named = Named::new("torch.nn", "Module");
     MODULE.get(object.py()).is_ok_and(|class| generic::is_of_class(object, class))
 }

@@ -32,6 +32,7 @@ pub(super) mod patterns;
 pub(super) mod programs;
 pub(super) mod protocols;
 pub(super) mod proxies;
+pub(super) mod recursive_texts;
 pub(super) mod tensor_attributes;
 pub(super) mod tensor_items;
 pub(super) mod texts;

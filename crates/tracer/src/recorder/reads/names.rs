@@ -69,6 +69,13 @@ impl Recorder {
         }
     }
 
+    /// `globals()`.
+    pub(in crate::recorder) fn namespace_of<'py>(&self, frame: &Frame<'py>) -> Object<'py> {
+        let globals = frame.globals();
+        self.note(frame, |state| state.namespace(frame, globals, false));
+        globals.to_owned()
+    }
+
     /// Contents of a cell: outside if the cell belongs to the closure of an outside function.
     pub(in crate::recorder) fn cell<'py>(
         &self,

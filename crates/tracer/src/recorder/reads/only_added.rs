@@ -12,6 +12,7 @@ use stator_cpython::code::Code;
 use stator_cpython::frame::Frame;
 use stator_cpython::generic;
 use stator_cpython::heap::types::compares_by_identity;
+use stator_cpython::heap::{container, mortal};
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::opcode::TARGET;
 use stator_guards::{Gives, GuardKind, Source, SourceId};
@@ -347,4 +348,16 @@ pub fn only_adds_to(frame: &Frame<'_>, index: usize) -> bool {
         }
     }
     adds
+}
+
+/// Whether a deque lets go of something as it is added to whose death would be noticed. What it holds is read then: a copy of
+/// it would keep that alive.
+pub(in crate::recorder) fn keeps_noticed(deque: Borrowed<'_, '_>) -> bool {
+    container::deque_max_length(deque).is_some() && holds_noticed(deque)
+}
+
+/// Whether a container holds something whose death would be noticed.
+pub(super) fn holds_noticed(container: Borrowed<'_, '_>) -> bool {
+    let is_noticed = |item: &Object<'_>| mortal::is_noticed_soon(item.as_borrowed());
+    heap::elements(container).iter().any(is_noticed)
 }

@@ -6,6 +6,7 @@ use stator_cpython::heap::iterator;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops;
 
+use super::getters;
 use crate::breaks::Reason;
 use crate::recorder::notes::effects::POSITION;
 use crate::recorder::notes::heap;
@@ -259,6 +260,9 @@ impl State {
             self.kind(object) == Kind::Object && self.origin(object) != Some(Origin::Fresh);
         if outside && heap::is_deque(object) {
             return self.read_deque(object);
+        }
+        if outside && getters::is_constant(object) {
+            return self.know_for_good(object);
         }
         if outside && self.has_native_state(object) && !within::is_function_like(object) {
             return Err((
