@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import logging
+import math
 import random
 import re
 import sys
@@ -100,11 +101,11 @@ def test_rows_that_break(row: str) -> None:
 
 
 def test_an_exception_that_is_alive_at_a_break() -> None:
-    """SB005: C code has raised it, and nothing says how to make it again."""
+    """SB005: C code has raised it, and nothing guards the module's name in its text."""
 
     def fn(x: Tensor) -> Tensor:
         try:
-            return x.missing  # type: ignore[no-any-return, attr-defined]
+            return x * math.missing  # type: ignore[no-any-return, attr-defined]
         except AttributeError as error:
             print(end="")
             return x * len(error.args)
