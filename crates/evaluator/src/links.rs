@@ -252,9 +252,9 @@ impl<'py, S: Sites<'py>> Evaluation<'_, 'py, S> {
             }
             Link::Attribute { name, is_method, next } => {
                 let result = if next { self.or_getattr(name, result) } else { result };
-                let (owner, code) = (self.run.peek(1), self.code());
-                let name = code.name_at(name as usize);
-                let result = result.map_err(|raised| ops::lacks(owner, name, raised));
+                let result = result.map_err(|raised| {
+                    ops::lacks(self.run.peek(1), self.code().name_at(name as usize), raised)
+                });
                 if is_method {
                     self.run.replace_by_callable(result?);
                 } else {

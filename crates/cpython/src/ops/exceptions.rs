@@ -4,7 +4,9 @@ use std::ptr;
 
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::ffi::{self, PyObject};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::attributes::call_no_args;
 use crate::ffi as shim;
@@ -104,14 +106,21 @@ pub fn lacks(owner: Borrowed<'_, '_>, name: Borrowed<'_, '_>, raised: Raised) ->
     }
     let thread = Thread::current(py);
     let exception = thread.take_exception();
-    let fields = py.get_type::<PyAttributeError>();
-    let is_empty = |field: &str| {
-        let field = fields.getattr("__dict__").and_then(|fields| fields.get_item(field));
-        let value = field.and_then(|field| field.call_method1("__get__", (&exception,)));
+    let (name_field, owner_field) = (intern!(py, "name"), intern!(py, "obj"));
+    // A class of the program's may have attributes of these names.
+    let class = py.get_type::<PyAttributeError>().into_any();
+    let is_own = exception.is_exact_instance(&class);
+    let is_empty = |field: &Bound<'_, PyString>| {
+        let value = if is_own {
+            exception.getattr(field)
+        } else {
+            class.getattr(field).and_then(|field| field.call_method1("__get__", (&exception,)))
+        };
         value.is_ok_and(|value| value.is_none())
     };
-    if is_empty("name") && is_empty("obj") {
-        let set = exception.setattr("name", name).and_then(|()| exception.setattr("obj", owner));
+    if is_empty(name_field) && is_empty(owner_field) {
+        let set = exception.setattr(name_field, name);
+        let set = set.and_then(|()| exception.setattr(owner_field, owner));
         if let Err(error) = set {
             return Raised::set(py, error);
         }

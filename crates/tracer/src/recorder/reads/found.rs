@@ -74,11 +74,11 @@ impl State {
                     self.fix_copied(object, known);
                 }
                 // What it is found in now may be its last owner.
-                if kind == Kind::Object
-                    && let Some(id) = self.objects.at_source(known)
-                    && self.mortal.all().contains(&id)
-                {
-                    self.watch_within(id, source);
+                if kind == Kind::Object && !self.mortal.all().is_empty() {
+                    let id = self.objects.intern(object);
+                    if self.mortal.all().contains(&id) {
+                        self.watch_within(id, source);
+                    }
                 }
                 if !self.unread.is_empty() && !self.is_found_as_set(used, object) {
                     self.read_unread(object);
