@@ -109,6 +109,16 @@ class WithProperty:
         return self.nothing  # type: ignore[attr-defined]
 
 
+class Naming(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise ValueError("asked")
+
+
+class Named(metaclass=Naming):
+    pass
+
+
 class Raising:
     def __getattribute__(self, name: str) -> Any:
         if name == "late":
@@ -198,6 +208,7 @@ RECEIVERS: dict[str, Callable[[], Any]] = {
     "slots": Slotted,
     "dynamic": Dynamic,
     "property": WithProperty,
+    "named": Named,
     "module": lambda: math,
     "nn.Module": lambda: nn.Linear(3, 3),
     "tensor": lambda: torch.ones(3),

@@ -153,7 +153,6 @@ impl State {
     /// What lacks an attribute is named by its class in the error's text: guards that name. False: the error doesn't say
     /// what it speaks of.
     pub(super) fn guard_named(&mut self, exception: Borrowed<'_, '_>) -> Result<bool, Stop> {
-        let py = exception.py();
         if !exception.is_instance_of::<PyAttributeError>() {
             return Ok(true);
         }
@@ -163,13 +162,13 @@ impl State {
             return Ok(false);
         }
         let class = object.cast::<PyType>().cloned().unwrap_or_else(|_| object.get_type());
+        // What the C code has read: a metaclass may say something else.
+        let Ok(own) = class.name() else { return Ok(false) };
         let class = class.as_any().as_borrowed();
         if self.origin(class).is_none() {
             self.anchor(class);
         }
-        let field = pyo3::intern!(py, "__name__");
-        let Ok(name) = class.getattr(field) else { return Ok(false) };
-        self.read_class_field(class, "__name__", name.as_borrowed())?;
+        self.read_class_field(class, "__name__", own.as_any().as_borrowed())?;
         Ok(true)
     }
 

@@ -419,12 +419,15 @@ pub fn type_name(object: Borrowed<'_, '_>) -> String {
 fn string_attr(object: Borrowed<'_, '_>, name: &str) -> Option<String> {
     // Only objects whose names are computed by C code.
     let ty = object.get_type();
-    let plain = stator_cpython::heap::types::is_immutable(ty.as_borrowed())
-        || object.is_instance_of::<PyType>();
-    if !plain {
+    let found = if stator_cpython::heap::types::is_immutable(ty.as_borrowed()) {
+        object.getattr(name).ok()?
+    } else if object.is_instance_of::<PyType>() {
+        // A metaclass in Python may answer by code of its own.
+        let fields = object.py().get_type::<PyType>().getattr("__dict__").ok()?;
+        fields.get_item(name).ok()?.call_method1("__get__", (object,)).ok()?
+    } else {
         return None;
-    }
-    let found = object.getattr(name).ok()?;
+    };
     found.cast::<PyString>().ok().map(|text| text.to_string_lossy().into_owned())
 }
 
