@@ -25,7 +25,6 @@ use std::sync::Arc;
 pub use numpy::REDUCTIONS;
 pub use python::KnownFunction;
 pub use reading::Reading;
-pub use rows::keeps_arguments_alone;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

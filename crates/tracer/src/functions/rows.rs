@@ -75,7 +75,7 @@ pub fn add(py: Python<'_>, functions: &mut Functions) -> PyResult<()> {
 }
 
 /// Whether exceptions of a class hold their arguments and nothing else: nobody looks at these as one is made.
-pub fn keeps_arguments_alone(class: &Bound<'_, PyAny>) -> bool {
+fn keeps_arguments_alone(class: &Bound<'_, PyAny>) -> bool {
     let size =
         |class: &Bound<'_, PyAny>| class.getattr("__basicsize__").and_then(|it| it.extract());
     let plain: PyResult<usize> = size(class.py().get_type::<PyBaseException>().as_any());

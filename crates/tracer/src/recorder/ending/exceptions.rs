@@ -12,7 +12,6 @@ use stator_cpython::object::{Borrowed, Object};
 use super::outcome::{Finish, Made};
 use super::recipes::refused;
 use crate::breaks::Reason;
-use crate::functions::keeps_arguments_alone;
 use crate::recipe::{Instance, Items, Recipe, RecipeId, Storage};
 use crate::recorder::notes::heap;
 use crate::trace::{Raised, TracebackEntry};
@@ -36,14 +35,7 @@ pub(in crate::recorder) fn is_raised_by_c_code(object: Borrowed<'_, '_>) -> bool
 
 /// Whether instances of a class are laid out as `BaseException`'s, apart from a dictionary and slots.
 pub(in crate::recorder) fn has_plain_layout(class: &Bound<'_, PyType>) -> bool {
-    let object = class.py().get_type::<PyAny>();
-    let mut builtin = class
-        .mro()
-        .iter()
-        .filter(|base| heap::is_builtin_type(base.as_borrowed()) && !base.is(&object))
-        .collect::<Vec<_>>()
-        .into_iter();
-    builtin.all(|base| keeps_arguments_alone(&base))
+    fields(class).is_some_and(|fields| fields.is_empty())
 }
 
 /// The fields that C classes add to `BaseException`'s, such as `AttributeError.name`: each is a member that can be set.
