@@ -397,6 +397,8 @@ pub enum Early {
     Cell,
     /// [`Part::Member`].
     Member,
+    /// [`Part::ClassAttribute`].
+    ClassAttribute,
     /// [`Part::Elements`].
     Elements,
     /// [`Part::Added`], with nothing taken out.
@@ -412,6 +414,7 @@ impl Early {
             Self::MovedItem => "moved",
             Self::Cell => "cell",
             Self::Member => "member",
+            Self::ClassAttribute => "class_attribute",
             Self::Elements => "elements",
             Self::Added => "added",
         }
@@ -444,6 +447,7 @@ fn write_early<'py>(
     match () {
         () if is(Early::Cell) => set_cell(object, value.as_ref()),
         () if is(Early::Member) => set_member(object, key, value.as_ref())?,
+        () if is(Early::ClassAttribute) => set_class_attribute(object, key, value.as_ref())?,
         () if is(Early::Elements) => set_elements(object, &given()?)?,
         () if is(Early::Added) => add_elements(object, &given()?)?,
         () => set_item(object, key, value.as_ref(), is(Early::MovedItem))?,

@@ -397,6 +397,71 @@ def test_class_attribute_of_a_subclass_hides_the_base() -> None:
     agree(make, change)
 
 
+def _scaled(setting: Any) -> Any:
+    """A custom function that asks a class."""
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.scale = setting.total
+            return x * setting.total
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            return gradient * ctx.scale + setting.total
+
+    return Scaled
+
+
+def test_class_attribute_seen_by_code_within_nodes() -> None:
+    """`with setting(3):` around a custom function that looks at the setting."""
+
+    def make() -> World:
+        setting = _class()
+        sub = type("Sub", (setting,), {})
+        scaled = _scaled(sub)
+        calls: list[int] = []
+
+        def fn(x: Tensor, value: Any) -> Any:
+            x = x.detach().requires_grad_()
+            before, setting.total = setting.total, value[0]
+            y = scaled.apply(x)
+            y.sum().backward()
+            setting.total = before
+            z = scaled.apply(x.detach())
+            setting.total = value[0] + 1
+            calls.append(len(calls))
+            return y.detach(), x.grad, z, scaled.apply(z)
+
+        return World(
+            fn, ([3],), lambda: (setting.total, sub.total, len(calls), "total" in vars(sub))
+        )
+
+    def change(world: World) -> None:
+        world.args[0][0] = 5
+
+    agree(make, change, change)
+
+
+def test_class_attribute_of_a_subclass_read_behind_a_write_to_the_base() -> None:
+    def fn(x: Tensor, base: Any, sub: Any) -> Tensor:
+        base.total = 7
+        return x * sub.total + base.total
+
+    def make() -> World:
+        base = _class()
+        sub = type("Sub", (base,), {"total": 5})
+        return World(fn, (base, sub), lambda: (base.total, sub.total))
+
+    def change(world: World) -> None:
+        world.args[1].total = 3
+
+    def uncover(world: World) -> None:
+        del world.args[1].total
+
+    agree(make, change, uncover)
+
+
 def test_class_attribute_set_through_a_metaclass() -> None:
     class Meta(type):
         def __setattr__(cls, name: str, value: Any) -> None:

@@ -416,6 +416,11 @@ impl Recorder {
         if matches!(class, Class::Operation(_) | Class::Pure | Class::Transparent) {
             call.args.iter().try_for_each(|arg| self.take_part_apart(call.frame, *arg))?;
         }
+        if matches!(class, Class::Operation(_))
+            && let Some(result) = self.taken_over(call)
+        {
+            return result;
+        }
         if let Some(result) = self.call_without_arrays(class, call) {
             return result;
         }

@@ -8,10 +8,12 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
+use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp};
 use stator_evaluator::Role;
 
+use super::overridden;
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Ends, Protocols};
@@ -20,6 +22,10 @@ use crate::recorder::notes::kinds::Kind;
 use crate::recorder::reads::protocols::is_handed;
 
 impl Protocols for Recorder {
+    fn overridden<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        self.taken_over(call)
+    }
+
     fn python_binary<'py>(
         &self,
         frame: &Frame<'py>,
@@ -31,6 +37,9 @@ impl Protocols for Recorder {
         if !self.is_operand(left) || !self.is_operand(right) && !is_handed(op, right) {
             return None;
         }
+        if self.kind(left) == Kind::Tensor && !self.is_left_to_others(frame, names, left, right) {
+            return None;
+        }
         let in_place = names.first().filter(|_| names.len() == 3);
         let in_place = in_place.and_then(|name| {
             let ty = left.get_type();
@@ -40,7 +49,7 @@ impl Protocols for Recorder {
         });
         let (method, asked, args) = match in_place {
             Some(found) => (found?, Asked::InPlace, [left, right]),
-            None if is_number(left) => {
+            None if is_number(left) || self.kind(left) == Kind::Tensor => {
                 if is_number(right) || is_derived_number(right) {
                     return None;
                 }
@@ -189,8 +198,43 @@ impl Recorder {
 
     /// Whether CPython's rules for an operand are those of [`ops::binary_rest`].
     fn is_operand(&self, operand: Borrowed<'_, '_>) -> bool {
-        let is_known = self.kind(operand) == Kind::Object && !ops::is_sequence_operand(operand);
+        let is_known = match self.kind(operand) {
+            Kind::Object => !ops::is_sequence_operand(operand),
+            Kind::Tensor => true,
+            _ => false,
+        };
         is_known || is_number(operand) || operand.is_none()
+    }
+
+    /// Whether a tensor's operator says that it's for the other operand's class to answer. PyTorch's parser tells that by
+    /// classes alone.
+    fn is_left_to_others(
+        &self,
+        frame: &Frame<'_>,
+        names: &[&'static str],
+        left: Borrowed<'_, '_>,
+        right: Borrowed<'_, '_>,
+    ) -> bool {
+        let [name, _] = *names else { return false };
+        if self.kind(right) != Kind::Object || is_derived_number(right) {
+            return false;
+        }
+        let overrides = PyString::intern(frame.py(), overridden::METHOD);
+        let ty = right.get_type();
+        if self.lookup(frame, &ty, overrides.as_any().as_borrowed()).is_some() {
+            return false;
+        }
+        let name = PyString::intern(frame.py(), name);
+        let _native = Suspended::new(frame.py());
+        let asked = ops::get_attr(left, name.as_any().as_borrowed())
+            .and_then(|method| ops::call(method.as_borrowed(), &[right], None));
+        match asked {
+            Ok(answer) => ops::is_not_implemented(&answer),
+            Err(raised) => {
+                raised.clear(frame.py());
+                false
+            }
+        }
     }
 }
 

@@ -238,6 +238,10 @@ pub(in crate::recorder) trait Calls {
 
 /// Of `calls`: special methods that are Python functions. `None`: C code is to do it.
 pub(in crate::recorder) trait Protocols {
+    /// A call of an operation that an object among its arguments takes over by its `__torch_function__`. `None`: none does,
+    /// or several of different classes may.
+    fn overridden<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>>;
+
     /// A binary operator; `names` are its methods: in place (if it is), plain, reflected.
     fn python_binary<'py>(
         &self,

@@ -77,7 +77,7 @@ impl State {
                     return false;
                 }
             }
-            Part::Cell | Part::Member(_) | Part::Elements => {}
+            Part::Cell | Part::Member(_) | Part::ClassAttribute(_) | Part::Elements => {}
             Part::Added { dropped, .. } => {
                 let is_asked = self.unread.get(&address).is_none_or(|unread| unread.is_asked);
                 if *dropped > 0 || is_asked {
@@ -140,6 +140,9 @@ impl State {
             }
             Part::Cell => (Early::Cell, Arg::NONE),
             Part::Member(name) => (Early::Member, self.graph_arg(name.bind_borrowed(py))?),
+            Part::ClassAttribute(name) => {
+                (Early::ClassAttribute, self.graph_arg(name.bind_borrowed(py))?)
+            }
             Part::Elements => (Early::Elements, Arg::NONE),
             _ => (Early::Added, Arg::NONE),
         };

@@ -103,7 +103,7 @@ pub(super) fn tensors_in<'py>(
 impl State {
     /// Code within a node begins that is given these objects.
     pub fn begin_enclosed(&mut self, py: Python<'_>, given: &[Borrowed<'_, '_>]) -> Noted<Begun> {
-        if !self.written.classes().is_empty() {
+        if self.written.classes().iter().any(|slot| self.written.is_part(slot)) {
             let detail = "a class, before code that is one node of the graph";
             return Err((Reason::OutsideWrite, detail.into()));
         }

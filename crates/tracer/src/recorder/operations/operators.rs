@@ -8,12 +8,13 @@ use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
-use stator_cpython::ops::{self, BinaryOp, CompareOp, UnaryOp};
+use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp, UnaryOp};
 use stator_graph::{Operator, Target};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
 use crate::recorder::notes::above::{Conversions, Ends, Looks, Operations, PlainValues, Protocols};
+use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, Origin, State};
@@ -150,6 +151,15 @@ impl Recorder {
                         if other.is(left) { (number, right) } else { (left, number) };
                     return self.binary_op(frame, op, left, right);
                 }
+                if self.kind(other) == Kind::Object {
+                    self.guard_operands(frame, &[left, right], names);
+                    let result = self
+                        .python_binary(frame, op, names, [left, right])
+                        .or_else(|| self.right_takes_over(frame, op, names, [left, right]));
+                    if let Some(result) = result {
+                        return result;
+                    }
+                }
                 if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
                     self.stop(
                         frame,
@@ -227,6 +237,31 @@ impl Recorder {
                 Ok(result)
             }
         }
+    }
+
+    /// An operator of a tensor that the right operand takes over by its `__torch_function__`.
+    fn right_takes_over<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        names: &[&'static str],
+        [left, right]: [Borrowed<'_, 'py>; 2],
+    ) -> Option<Result<Object<'py>>> {
+        if self.kind(left) != Kind::Tensor {
+            return None;
+        }
+        let name = PyString::intern(frame.py(), names[0]);
+        let method = types::lookup(left.get_type().as_borrowed(), name.as_any().as_borrowed())?;
+        let result = self.overridden(Call::new(frame, method.as_borrowed(), &[left, right]))?;
+        Some(result.and_then(|result| {
+            if !ops::is_not_implemented(&result) {
+                return Ok(result);
+            }
+            let what = format!("an operator of a tensor and a {}", heap::type_name(right));
+            self.stop(frame, Reason::Unsupported, what);
+            let asked = if names.len() == 3 { Asked::InPlace } else { Asked::Left };
+            ops::binary_rest(op, asked, left, right)
+        }))
     }
 
     /// A text formats these by `%`: how they become numbers is guarded.
@@ -346,6 +381,12 @@ impl Recorder {
                     // `t == None` and `t == "x"` are settled by the types alone.
                     let _native = Suspended::new(frame.py());
                     return ops::compare(op, left, right);
+                }
+                if self.kind(left) == Kind::Object {
+                    self.guard_operands(frame, &[left], names);
+                    if let Some(result) = self.python_compare(frame, op, names, [left, right]) {
+                        return result;
+                    }
                 }
                 if !matches!(self.kind(other), Kind::Tensor | Kind::Constant) {
                     self.stop(
