@@ -171,10 +171,11 @@ impl Recorder {
             Kind::Tensor => self.tensor_attr(frame, owner, name),
             Kind::Type => self.class_attr(frame, owner, name),
             Kind::Super => self.super_attr(frame, owner, name),
-            // What isn't a method's own is its function's, and so is what it says of itself.
-            Kind::Method if self.is_fresh(owner) && is_of_function(owner, name) => {
-                self.find_attr(frame, heap::method_parts(owner).0.as_borrowed(), name)
-            }
+            // What isn't a method's own is its function's, and so is what it says of itself. What is called then has
+            // the function as `self`, not the method (`module.cached.cache_info()`).
+            Kind::Method if self.is_fresh(owner) && is_of_function(owner, name) => self
+                .get_attr(frame, heap::method_parts(owner).0.as_borrowed(), name)
+                .map(Found::Value),
             Kind::TorchCallable => {
                 let _native = Suspended::new(frame.py());
                 self.read_natively(frame, owner, name)
