@@ -144,7 +144,8 @@ impl Recorder {
             }
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
-                if let Some(number) = self.number_of_scalar(frame, other) {
+                let scalar = self.number_of_scalar(frame, other);
+                if let Some(number) = scalar.or_else(|| self.plain_value(frame, other)) {
                     let number = number.as_borrowed();
                     let (left, right) =
                         if other.is(left) { (number, right) } else { (left, number) };
@@ -332,7 +333,8 @@ impl Recorder {
             }
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
-                if let Some(number) = self.number_of_scalar(frame, other) {
+                let scalar = self.number_of_scalar(frame, other);
+                if let Some(number) = scalar.or_else(|| self.plain_value(frame, other)) {
                     let number = number.as_borrowed();
                     let (left, right) =
                         if other.is(left) { (number, right) } else { (left, number) };

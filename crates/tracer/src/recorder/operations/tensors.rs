@@ -77,6 +77,9 @@ impl Arguments for State {
             {
                 Ok(Arg::Object(self.graph_object(object, || heap::name_of(object))))
             }
+            Kind::Object if let Some(plain) = self.plain_value(object)? => {
+                self.graph_arg(plain.as_borrowed())
+            }
             _ => {
                 // An object is an input of the graph where a marked function is given it.
                 let input = self.source(object).and_then(|source| self.inputs.node(source));

@@ -98,7 +98,7 @@ impl Texts for Recorder {
 impl State {
     /// Fails if an object's text is no function of guarded values.
     pub(super) fn knows_text(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        if self.has_text(object) {
+        if self.has_text(object) || self.plain_value(object)?.is_some() {
             return Ok(());
         }
         Err((Reason::Unsupported, format!("the text of a {}", heap::type_name(object))))
