@@ -84,6 +84,9 @@ def test_a_value_changes(use: str) -> None:
     others(box)
     probe.right(X)
     probe.steady(X)
+    # Other objects with the same values.
+    others(box)
+    probe.steady(X)
     box.time, box.width, box.tag, box.raw, box.phase = 2.5, 3, "c:d", b"q", 3 + 1j
     if use not in ("attributes", "methods of texts"):
         probe.right(X)

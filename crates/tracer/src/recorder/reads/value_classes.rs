@@ -1,14 +1,13 @@
 //! Numbers, texts and bytes of classes of their own (`class Milliseconds(float)`). The value never changes, so an outside one is
-//! known by what object it is. Where the class leaves all special methods to the builtin type, C code that is given such an
+//! known by its class and that value. Where the class leaves all special methods to the builtin type, C code that is given such an
 //! object does what it does with the plain value, and is recorded with that.
 
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBytes, PyCFunction, PyComplex, PyFloat, PyInt, PyModule, PyRange, PyString, PyType,
-};
+use pyo3::types::{PyBytes, PyCFunction, PyComplex, PyFloat, PyInt, PyModule, PyRange, PyString};
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::types;
+use stator_cpython::heap::{constant, types};
 use stator_cpython::object::{Borrowed, Object};
+use stator_guards::GuardKind;
 
 use crate::recorder::Recorder;
 use crate::recorder::notes::heap;
@@ -101,7 +100,7 @@ impl State {
         {
             return Ok(None);
         }
-        let Some((base, method)) = base_of(object) else { return Ok(None) };
+        let Some((base, _)) = constant::base_of(object) else { return Ok(None) };
         let ty = object.get_type();
         let py = object.py();
         for name in ASKED {
@@ -123,9 +122,21 @@ impl State {
             let found = found.as_ref().map(|found| found.as_borrowed());
             self.guard_lookup(&ty, name.as_borrowed(), found, Use::default())?;
         }
-        self.know_for_good(object)?;
-        // C code, which makes one of the builtin type.
-        Ok(base.call_method1(method, (object,)).ok().filter(|value| value.get_type().is(&base)))
+        self.know_value(object)?;
+        Ok(constant::plain(object))
+    }
+
+    /// Guards the value of such an object from outside.
+    pub(in crate::recorder) fn know_value(&mut self, object: Borrowed<'_, '_>) -> Noted<()> {
+        if let Some(source) = self.source(object)
+            && let Some(plain) = constant::plain(object)
+        {
+            let class = self.object(object.get_type().as_any().as_borrowed());
+            self.guard(source, GuardKind::TypeIs(class));
+            let value = self.objects.intern(plain.as_borrowed());
+            self.guard(source, GuardKind::Holds(value));
+        }
+        Ok(())
     }
 }
 
@@ -166,21 +177,3 @@ pub(in crate::recorder) fn reads_values_alone(callable: Borrowed<'_, '_>) -> boo
 
 /// The builtin functions that do so.
 const BUILTINS: &[&str] = &["ascii", "bin", "chr", "divmod", "format", "hex", "oct", "ord", "pow"];
-
-/// The builtin type of such an object's value, and the method of it that gives the plain value.
-fn base_of<'py>(object: Borrowed<'_, 'py>) -> Option<(Bound<'py, PyType>, &'static str)> {
-    let py = object.py();
-    if object.is_instance_of::<PyInt>() {
-        Some((py.get_type::<PyInt>(), "__pos__"))
-    } else if object.is_instance_of::<PyFloat>() {
-        Some((py.get_type::<PyFloat>(), "__pos__"))
-    } else if object.is_instance_of::<PyComplex>() {
-        Some((py.get_type::<PyComplex>(), "__pos__"))
-    } else if object.is_instance_of::<PyString>() {
-        Some((py.get_type::<PyString>(), "__str__"))
-    } else if object.is_instance_of::<PyBytes>() {
-        Some((py.get_type::<PyBytes>(), "__bytes__"))
-    } else {
-        None
-    }
-}
