@@ -149,6 +149,24 @@ def test_a_class_gets_a_method(name: str, method: Any) -> None:
     probe.changed(X)
 
 
+def test_a_class_with_a_text_of_its_own() -> None:
+    """The text is the class's, the value is C code's to take."""
+
+    class Seconds(float):
+        def __repr__(self) -> str:
+            return f"{float(self):g}s"
+
+    box = SimpleNamespace(step=Seconds(0.5))
+    probe = Probe(lambda x: (x * box.step, math.sqrt(box.step), f"{box.step!r}", str(box.step)))
+    probe.right(X)
+    probe.steady(X)
+    assert api.breaks(probe.compiled) in (0, None)
+    box.step = Seconds(0.25)
+    probe.changed(X)
+    Seconds.__repr__ = lambda self: "seconds"  # type: ignore[method-assign]
+    probe.changed(X)
+
+
 def test_attributes_are_written() -> None:
     box = values()
 

@@ -32,7 +32,6 @@ const ASKED: &[&str] = &[
     "__float__",
     "__floor__",
     "__floordiv__",
-    "__format__",
     "__ge__",
     "__getattribute__",
     "__getitem__",
@@ -56,7 +55,6 @@ const ASKED: &[&str] = &[
     "__pow__",
     "__radd__",
     "__rdivmod__",
-    "__repr__",
     "__rfloordiv__",
     "__rmatmul__",
     "__rmod__",
@@ -66,7 +64,6 @@ const ASKED: &[&str] = &[
     "__rshift__",
     "__rsub__",
     "__rtruediv__",
-    "__str__",
     "__sub__",
     "__torch_function__",
     "__truediv__",
@@ -74,8 +71,21 @@ const ASKED: &[&str] = &[
     "__xor__",
 ];
 
+/// By these it asks for a text.
+const SPELT: &[&str] = &["__format__", "__repr__", "__str__"];
+
+/// What C code does with such an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::recorder) enum Purpose {
+    /// It takes the value.
+    Value,
+    /// It may make a text of it.
+    Text,
+}
+
 impl Recorder {
-    /// The plain value of such an object; `None`: it's none, or its class answers otherwise.
+    /// The value of such an object as a plain number or text, for C code that takes it; `None`: it's none, or its class answers
+    /// otherwise.
     pub(in crate::recorder) fn plain_value<'py>(
         &self,
         frame: &Frame<'py>,
@@ -84,7 +94,7 @@ impl Recorder {
         if self.is_stopped() || !heap::is_of_value_class(object) {
             return None;
         }
-        self.note(frame, |state| state.plain_value(object)).flatten()
+        self.note(frame, |state| state.plain_value(object, Purpose::Value)).flatten()
     }
 }
 
@@ -93,6 +103,7 @@ impl State {
     pub(in crate::recorder) fn plain_value<'py>(
         &mut self,
         object: Borrowed<'_, 'py>,
+        purpose: Purpose,
     ) -> Noted<Option<Object<'py>>> {
         if !heap::is_of_value_class(object)
             || self.kind(object) != Kind::Object
@@ -103,7 +114,8 @@ impl State {
         let Some((base, _)) = constant::base_of(object) else { return Ok(None) };
         let ty = object.get_type();
         let py = object.py();
-        for name in ASKED {
+        let asked = || ASKED.iter().chain(if purpose == Purpose::Text { SPELT } else { &[] });
+        for name in asked() {
             let name = PyString::intern(py, name).into_any();
             let found = types::lookup(ty.as_borrowed(), name.as_borrowed());
             let inherited = types::lookup(base.as_borrowed(), name.as_borrowed());
@@ -116,7 +128,7 @@ impl State {
                 return Ok(None);
             }
         }
-        for name in ASKED {
+        for name in asked() {
             let name = PyString::intern(py, name).into_any();
             let found = types::lookup(ty.as_borrowed(), name.as_borrowed());
             let found = found.as_ref().map(|found| found.as_borrowed());
@@ -140,9 +152,18 @@ impl State {
     }
 }
 
-/// Whether a C function asks what it is given for its value alone: not for its class, nor for attributes, and gives nothing
-/// of it back.
-pub(in crate::recorder) fn reads_values_alone(callable: Borrowed<'_, '_>) -> bool {
+/// What a C function does with such objects that it is given, if it asks them for nothing but their values: not for the class,
+/// nor for attributes, and gives nothing of them back.
+pub(in crate::recorder) fn purpose_of(callable: Borrowed<'_, '_>) -> Option<Purpose> {
+    if !reads_values_alone(callable) {
+        return None;
+    }
+    let spells = heap::is_named(callable, &["ascii", "format", "format_map", "str"])
+        || heap::name_of(callable).starts_with("__");
+    Some(if spells { Purpose::Text } else { Purpose::Value })
+}
+
+fn reads_values_alone(callable: Borrowed<'_, '_>) -> bool {
     let py = callable.py();
     if heap::is_named(callable, &["partition", "rpartition"]) {
         return false;
