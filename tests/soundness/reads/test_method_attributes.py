@@ -87,6 +87,51 @@ def test_what_it_lacks() -> Steps:
     yield None
 
 
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_attribute_of_a_method_from_outside(name: str) -> None:
+    @right_after
+    def test_function() -> Steps:
+        measure, changed = CHANGES[name]
+        held: Any = [Layer().run]
+        if name == "mark":
+            Layer.run.mark = 3  # type: ignore[attr-defined]
+        own = getattr(Layer.run, name)
+
+        def fn(x: Tensor) -> Any:
+            method = held[0]
+            return x * measure(getattr(method, name)), hasattr(method, "__wrapped__")
+
+        yield fn, (X,)
+        setattr(Layer.run, name, changed)
+        yield None
+        setattr(Layer.run, name, own)
+        yield None
+
+    test_function()
+
+
+def test_methods_from_outside_are_replaced() -> None:
+    def other(self: Any, x: Tensor) -> Tensor:
+        return x
+
+    other.mark = 9  # type: ignore[attr-defined]
+
+    @right_after
+    def test_function() -> Steps:
+        Layer.run.mark = 3  # type: ignore[attr-defined]
+        held: Any = [Layer().run]
+
+        def fn(x: Tensor) -> Any:
+            return x * held[0].mark, held[0].__name__
+
+        yield fn, (X,)
+        held[0] = types.MethodType(other, Layer())
+        yield None
+        del Layer.run.mark  # type: ignore[attr-defined]
+
+    test_function()
+
+
 class Cached:
     """A method that is an object of C code, with methods of its own."""
 
