@@ -15,6 +15,59 @@ from stator import _stator as native
 from .support import Base, Box, Derived, Guards, Hashing, Slots, closure, function, settle
 
 
+class OwnInt(int):
+    """Its special methods aren't asked."""
+
+    def __int__(self):
+        raise AssertionError
+
+    __eq__ = __index__ = __int__  # type: ignore[assignment]
+    __hash__ = int.__hash__
+
+
+class OwnFloat(float):
+    """As above."""
+
+    def __float__(self):
+        raise AssertionError
+
+    __eq__ = __pos__ = __float__  # type: ignore[assignment]
+    __hash__ = float.__hash__
+
+
+class OwnText(str):
+    """As above."""
+
+    def __str__(self):
+        raise AssertionError
+
+    __eq__ = __repr__ = __str__  # type: ignore[assignment]
+    __hash__ = str.__hash__
+
+
+class OwnBytes(bytes):
+    """As above."""
+
+    def __bytes__(self):
+        raise AssertionError
+
+
+class OwnComplex(complex):
+    """As above."""
+
+    def __complex__(self):
+        raise AssertionError
+
+
+OWN_VALUES = [
+    (OwnInt, 10**20, 10**20 + int(), 10**20 + 1),
+    (OwnFloat, 0.0, float("0"), -0.0),
+    (OwnText, "text", "te" + str("xt"), "tex"),
+    (OwnBytes, b"text", b"te" + bytes(b"xt"), b"tex"),
+    (OwnComplex, 1 + 2j, complex(1, 2), 1 - 2j),
+]
+
+
 def cases():
     """(name, make guards for an object, the object, change it, whether the change must fail)."""
     yield (
@@ -53,6 +106,20 @@ def cases():
             (lambda o: setattr(o, "n", 1.5), False),
         ],
     )
+    for own, value, same, other in OWN_VALUES:
+        yield (
+            f"value of a class of its own: {own.__name__}",
+            Box(n=own(value)),
+            lambda g, x, value=value: g.guard(g.attr(x, "n"), "value", value),
+            [
+                (lambda o, own=own, same=same: setattr(o, "n", own(same)), True),
+                (lambda o: setattr(o.n, "mark", 1), True),
+                (lambda o, own=own, other=other: setattr(o, "n", own(other)), False),
+                (lambda o, own=own, same=same: setattr(o, "n", own(same)), True),
+                (lambda o, value=value: setattr(o, "n", value), False),
+                (lambda o: setattr(o, "n", None), False),
+            ],
+        )
     yield (
         "constant tuple",
         Box(n=(1, ("a", 2.0))),

@@ -62,6 +62,9 @@ pub enum GuardKind {
     /// Same exact type and value as a constant; floats bit by bit, tuples, frozensets, slices and
     /// ranges element by element. Never runs a user's `__eq__`.
     Equals(ObjectId),
+    /// A number, text or bytes of a class of its own has the value of this constant, as `Equals` compares. Nothing else is
+    /// said of it: the class may be another one.
+    Holds(ObjectId),
     /// Length of a list or tuple, or of a subclass's storage; of a `collections.deque`.
     Length(usize),
     /// The keys of a dictionary in iteration order: constants by value, others by identity.

@@ -255,6 +255,7 @@ impl Sources {
             GuardKind::Equals(object) | GuardKind::SetEquals(object) => {
                 format!("{source} == {}", objects.repr(*object))
             }
+            GuardKind::Holds(object) => format!("___value({source}) == {}", objects.repr(*object)),
             GuardKind::Length(length) | GuardKind::DictLength(length) => {
                 format!("len({source}) == {length}")
             }

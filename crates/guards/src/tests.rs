@@ -219,6 +219,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
             GuardKind::AbsentWithin { key: object(2), text: "'k'".into(), holders: holders.into() },
         ),
         guard(b, GuardKind::SetEquals(object(4))),
+        guard(b, GuardKind::Holds(object(1))),
         guard(b, GuardKind::LookupAbsent { name: object(2), text: "k".into() }),
         guard(b, GuardKind::SlotUnset { offset: 16, name: "slot".into() }),
         guard(b, GuardKind::CellEmpty),
@@ -245,6 +246,7 @@ fn guards_print_as_the_deep_dive_shows_them() {
     'k' not in vars(L['a']) and len(L['a'].hooks) == 0 and len(L['a'].__dict__[1]) == 0
     'k' not in vars(L['a']) and type(L['a'].first) is dict and 'k' not in L['a'].first and type(L['a'].second) is dict and 'k' not in L['a'].second
     L['b'] == {1, 2}
+    ___value(L['b']) == 'Hello'
     not hasattr(L['b'], 'k')
     not hasattr(L['b'], 'slot')
     not hasattr(L['b'], 'cell_contents')

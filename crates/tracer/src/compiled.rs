@@ -120,6 +120,8 @@ struct CacheState {
     retries: usize,
     /// Traces that were dropped because the program has come to go another way.
     renewals: u32,
+    /// Traces that gave their place to others, as no other call had fitted them.
+    displaced: usize,
     /// Whether the log was told that a trace or profile function is active.
     told_watched: bool,
     /// Whether the user was warned of the recompile limit.
@@ -553,6 +555,7 @@ impl Compiled {
         let dead = lock(&own.state).entries.take_dead();
         drop(dead);
         let limit = session.limit;
+        drop(own.displaced(limit));
         if lock(&own.state).entries.len() >= limit {
             Self::reach_limit(this, limit, &failures)?;
             own.tire(None, u32::MAX);
@@ -678,6 +681,7 @@ impl Compiled {
             None => return Ok(()),
             Some(Root::Traced(entry)) => {
                 own.doubt(&entry);
+                entry.wait(own.calls());
                 let mut state = lock(&own.state);
                 state.failures = 0;
                 state.entries.add(entry);

@@ -90,6 +90,13 @@ impl Entries {
         }
     }
 
+    /// Takes out one of those that no other call has fitted among so many: the first steps of a training, say.
+    #[must_use]
+    pub fn take_idle(&mut self, call: u64, most: u64) -> Option<Arc<Entry>> {
+        let at = self.0.iter().rposition(|entry| entry.waits_in_vain(call, most))?;
+        Some(self.0.remove(at))
+    }
+
     /// Takes those out that can't fit any more. Who drops them must hold no lock: what dies with
     /// them may call the compiled function.
     #[must_use]

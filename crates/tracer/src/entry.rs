@@ -1,7 +1,7 @@
 //! A cache entry: one trace, its guards compiled, and how to run it.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -67,6 +67,8 @@ pub struct Entry {
     leaves: AtomicU32,
     /// How many calls it has served that a backend may be asked for; the recorded one is the first.
     served: AtomicU32,
+    /// At which call of the function it was recorded, if no other call has fitted it since; 0: it's not waiting.
+    waits_since: AtomicU64,
     follower: Mutex<Option<Follower>>,
     estimate: Estimate,
     floor: Floor,
@@ -170,6 +172,7 @@ impl Entry {
             is_proven: AtomicBool::new(false),
             leaves: AtomicU32::new(0),
             served: AtomicU32::new(1),
+            waits_since: AtomicU64::new(0),
             follower: Mutex::default(),
             estimate,
             floor: Floor::default(),
@@ -303,6 +306,25 @@ impl Entry {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.checker.is_alive() && self.checker.can_hold()
+    }
+
+    /// It was recorded at this call of the function; no other one has fitted it so far.
+    pub fn wait(&self, call: u64) {
+        self.waits_since.store(call, Relaxed);
+    }
+
+    /// A call fits.
+    pub fn fits(&self) {
+        if self.waits_since.load(Relaxed) != 0 {
+            self.waits_since.store(0, Relaxed);
+        }
+    }
+
+    /// Whether so many calls have come since it was recorded, none of which fitted.
+    #[must_use]
+    pub fn waits_in_vain(&self, call: u64, most: u64) -> bool {
+        let since = self.waits_since.load(Relaxed);
+        since != 0 && call.saturating_sub(since) >= most
     }
 
     /// What a backend compiles of the graph, beside the program.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from typing import Any
 
 import pytest
@@ -83,3 +85,113 @@ def test_what_it_lacks() -> Steps:
     yield None
     del Layer.run.scale  # type: ignore[attr-defined]
     yield None
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_attribute_of_a_method_from_outside(name: str) -> None:
+    @right_after
+    def test_function() -> Steps:
+        measure, changed = CHANGES[name]
+        held: Any = [Layer().run]
+        if name == "mark":
+            Layer.run.mark = 3  # type: ignore[attr-defined]
+        own = getattr(Layer.run, name)
+
+        def fn(x: Tensor) -> Any:
+            method = held[0]
+            return x * measure(getattr(method, name)), hasattr(method, "__wrapped__")
+
+        yield fn, (X,)
+        setattr(Layer.run, name, changed)
+        yield None
+        setattr(Layer.run, name, own)
+        yield None
+
+    test_function()
+
+
+def test_methods_from_outside_are_replaced() -> None:
+    def other(self: Any, x: Tensor) -> Tensor:
+        return x
+
+    other.mark = 9  # type: ignore[attr-defined]
+
+    @right_after
+    def test_function() -> Steps:
+        Layer.run.mark = 3  # type: ignore[attr-defined]
+        held: Any = [Layer().run]
+
+        def fn(x: Tensor) -> Any:
+            return x * held[0].mark, held[0].__name__
+
+        yield fn, (X,)
+        held[0] = types.MethodType(other, Layer())
+        yield None
+        del Layer.run.mark  # type: ignore[attr-defined]
+
+    test_function()
+
+
+class Cached:
+    """A method that is an object of C code, with methods of its own."""
+
+    factor = 2.0
+
+    @functools.lru_cache(maxsize=4)
+    def scale(self, key: int) -> float:
+        return key * self.factor
+
+
+def test_methods_of_a_methods_function() -> None:
+    """`self.scale.cache_info()`: the function is `self` there, not the method."""
+
+    @right_after
+    def test_function() -> Steps:
+        cached = Cached()
+
+        def fn(x: Tensor) -> Any:
+            return (
+                x * cached.scale(3),
+                cached.scale.cache_info().currsize,
+                cached.scale.cache_parameters(),
+            )
+
+        yield fn, (X,)
+        Cached.scale.cache_clear()
+        Cached.factor = 5.0
+        yield None
+        cached.scale(8)
+        yield None
+        Cached.factor = 2.0
+        Cached.scale.cache_clear()
+
+    test_function()
+
+
+class Callable_:
+    """What a method is made of."""
+
+    def __init__(self) -> None:
+        self.factor = 2.0
+
+    def __call__(self, owner: Any, x: Tensor) -> Tensor:
+        return x * self.factor + owner
+
+    def told(self) -> float:
+        return self.factor
+
+
+def test_methods_of_an_objects_method() -> None:
+    @right_after
+    def test_function() -> Steps:
+        function = Callable_()
+
+        def fn(x: Tensor) -> Any:
+            method: Any = types.MethodType(function, 3.0)
+            return method(x), method.told(), method.factor
+
+        yield fn, (X,)
+        function.factor = 7.0
+        yield None
+
+    test_function()

@@ -264,6 +264,43 @@ def test_entries_before_the_limit_still_serve() -> None:
 
 
 @needs_stats
+def test_what_came_once_gives_its_place() -> None:
+    """The first steps of a training hold no place for good; no more places are given away than there are."""
+    compiled = api.compile(lambda x, s: x * len(s), recompile_limit=3)
+
+    def call(s: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert torch.equal(compiled(X, s), X * len(s))
+
+    for s in ("a", "bb", "ccc"):
+        call(s)
+    for _ in range(40):
+        call("ccc")
+    for _ in range(3):
+        call("dddd")
+        call("eeeee")
+    assert (api.traces(compiled), api.native(compiled)) == (5, 0)
+    for n in range(6):
+        call("f" * (6 + n))
+        for _ in range(40):
+            call("ccc")
+    assert (api.traces(compiled), api.native(compiled)) == (5, 6)
+
+
+@needs_stats
+def test_as_many_give_their_places_as_there_are() -> None:
+    compiled = api.compile(lambda x, s: x * len(s), recompile_limit=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in range(9):
+            for _ in range(40):
+                compiled(X, "a")
+            assert torch.equal(compiled(X, "b" * (n + 2)), X * (n + 2))
+    assert (api.traces(compiled), api.native(compiled)) == (6, 4)
+
+
+@needs_stats
 def test_default_limit_is_eight() -> None:
     compiled = api.compile(lambda x, s: x * len(s))
     with warnings.catch_warnings():

@@ -2,6 +2,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyComplex, PyFloat, PyInt, PyString, PyType};
 
 use super::{Any, container, layout, torch, types, words};
 
@@ -159,6 +160,35 @@ fn equal_within(a: Any<'_, '_>, b: Any<'_, '_>, depth: usize) -> bool {
                     .zip(&right)
                     .all(|(a, b)| equal_within(a.as_borrowed(), b.as_borrowed(), depth - 1))
         }
+    }
+}
+
+/// The plain value of a number, a text or bytes of a class of its own; `None`: it's no such object. No code of the class
+/// runs.
+#[must_use]
+pub fn plain<'py>(object: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    let (base, method) = base_of(object)?;
+    if object.get_type().is(&base) {
+        return None;
+    }
+    base.call_method1(method, (object,)).ok().filter(|value| value.get_type().is(&base))
+}
+
+/// The builtin type of such an object's value, and the method of it that gives the plain value.
+pub fn base_of<'py>(object: Any<'_, 'py>) -> Option<(Bound<'py, PyType>, &'static str)> {
+    let py = object.py();
+    if object.is_instance_of::<PyInt>() {
+        Some((py.get_type::<PyInt>(), "__pos__"))
+    } else if object.is_instance_of::<PyFloat>() {
+        Some((py.get_type::<PyFloat>(), "__pos__"))
+    } else if object.is_instance_of::<PyComplex>() {
+        Some((py.get_type::<PyComplex>(), "__pos__"))
+    } else if object.is_instance_of::<PyString>() {
+        Some((py.get_type::<PyString>(), "__str__"))
+    } else if object.is_instance_of::<PyBytes>() {
+        Some((py.get_type::<PyBytes>(), "__bytes__"))
+    } else {
+        None
     }
 }
 

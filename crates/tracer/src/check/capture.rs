@@ -469,6 +469,8 @@ impl<'py> Capture<'_, 'py> {
             // Pointers are compared; the objects are held, or immortal.
             TestKind::Is(_) | TestKind::IsNone | TestKind::IsNotNone => {}
             TestKind::Equals(_) => builder.own(node)?,
+            // Held, it would keep its attributes alive.
+            TestKind::Holds(_) => return Ok(Again::EachCall),
             TestKind::Length(_) => {
                 let object = builder.object(node);
                 if container::is_deque(object) {
@@ -544,7 +546,7 @@ fn absent(node: Option<Node>) -> Result<()> {
 }
 
 /// Whether a test holds that no snapshot covers: a mutable set still has its guarded elements in order, or still holds
-/// the one that was asked for; a tensor stands where it stood.
+/// the one that was asked for; a tensor stands where it stood; a number of a class of its own has its value.
 fn holds_again(test: &TestKind, object: &Bound<'_, PyAny>, liveness: &Liveness) -> bool {
     let (py, object) = (object.py(), object.as_borrowed());
     match test {
@@ -557,7 +559,7 @@ fn holds_again(test: &TestKind, object: &Bound<'_, PyAny>, liveness: &Liveness) 
         TestKind::SetHolds(Key::Known(address), holds) => liveness
             .get(py, *address)
             .is_some_and(|item| container::set_holds(object, item.as_borrowed()) == Some(*holds)),
-        TestKind::Place(_) => test.holds_alone(object),
+        TestKind::Place(_) | TestKind::Holds(_) => test.holds_alone(object),
         _ => false,
     }
 }

@@ -92,7 +92,7 @@ impl Held {
         for guard in guards {
             match &guard.kind {
                 GuardKind::TypeIs(object) | GuardKind::Is(object) => hold(*object)?,
-                GuardKind::Equals(object) => {
+                GuardKind::Equals(object) | GuardKind::Holds(object) => {
                     if !constant::is_constant(get(objects, *object)?.bind(py).as_borrowed()) {
                         let source = sources.print(guard.source);
                         let text = format!("the guard {source} == ... compares with no constant");

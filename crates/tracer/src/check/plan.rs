@@ -125,6 +125,7 @@ pub(super) enum TestKind {
     IsNone,
     IsNotNone,
     Equals(Py<PyAny>),
+    Holds(Py<PyAny>),
     Length(usize),
     DictKeys(Vec<Key>),
     DictLength(usize),
@@ -171,6 +172,7 @@ impl TestKind {
                 | TestKind::IsNone
                 | TestKind::IsNotNone
                 | TestKind::Equals(_)
+                | TestKind::Holds(_)
                 | TestKind::Tensor(..)
                 | TestKind::Place(_)
                 | TestKind::Same(_)
@@ -201,6 +203,9 @@ impl TestKind {
             TestKind::IsNone => object.is_none(),
             TestKind::IsNotNone => !object.is_none(),
             TestKind::Equals(value) => constant::equal(value.bind_borrowed(object.py()), object),
+            TestKind::Holds(value) => constant::plain(object).is_some_and(|plain| {
+                constant::equal(value.bind_borrowed(object.py()), plain.as_borrowed())
+            }),
             TestKind::Tensor(ty, guard) => {
                 types::address_of(object) == *ty && tensor::matches(object, &expected(guard))
             }
@@ -746,6 +751,7 @@ impl<'py> Compiler<'_, 'py> {
             GuardKind::IsNone => TestKind::IsNone,
             GuardKind::IsNotNone => TestKind::IsNotNone,
             GuardKind::Equals(object) => TestKind::Equals(self.constant(*object)?),
+            GuardKind::Holds(object) => TestKind::Holds(self.constant(*object)?),
             GuardKind::Length(length) => TestKind::Length(*length),
             GuardKind::DictKeys(keys) => {
                 TestKind::DictKeys(keys.iter().map(|id| self.key(*id)).collect::<PyResult<_>>()?)

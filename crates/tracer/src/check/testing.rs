@@ -157,6 +157,7 @@ impl GuardSet {
             "none" => GuardKind::IsNone,
             "not_none" => GuardKind::IsNotNone,
             "equals" => GuardKind::Equals(self.add(&value)),
+            "value" => GuardKind::Holds(self.add(&value)),
             "length" => GuardKind::Length(value.extract()?),
             "keys" => {
                 let keys = dict::keys(value.as_borrowed())

@@ -9,10 +9,14 @@ use pyo3::prelude::*;
 use super::{Compiled, lock};
 use crate::codes::Backend;
 use crate::drive::Owner;
+use crate::entry::Entry;
 use crate::recorder;
 use crate::resume::point::Points;
 use crate::resume::session::Session;
 use crate::stance::{self, Stance};
+
+/// A trace that no other call has fitted gives its place to another one after so many.
+const IN_VAIN: u64 = 32;
 
 impl Compiled {
     /// A session, if this thread may record now; it is followed by [`Compiled::ended`].
@@ -40,6 +44,19 @@ impl Compiled {
                 None
             }
         }
+    }
+
+    /// A trace that gives its place to another one, where all places are taken. What a program does once, at its
+    /// first steps, would hold them for good. As many do as there are places, so there is an end to recording.
+    pub(super) fn displaced(&self, limit: usize) -> Option<Arc<Entry>> {
+        let calls = self.calls();
+        let mut state = lock(&self.state);
+        if state.entries.len() < limit || state.displaced >= limit {
+            return None;
+        }
+        let idle = state.entries.take_idle(calls, IN_VAIN)?;
+        state.displaced += 1;
+        Some(idle)
     }
 
     /// The recording has ended.

@@ -126,6 +126,7 @@ impl Compiled {
         began: Option<clock::Start>,
     ) -> PyResult<Object<'py>> {
         let (py, own) = (this.py(), this.get());
+        entry.fits();
         let turn = own.turn(entry, began.is_some());
         let is_small = !entry.leads_on() && !own.fullgraph && entry.is_small();
         if matches!(turn, Turn::Native | Turn::Timed(Span::Native))

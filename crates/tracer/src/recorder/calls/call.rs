@@ -27,6 +27,7 @@ use crate::recorder::numbers::tensor_texts::named_fields;
 use crate::recorder::operations::array_numbers::Given;
 use crate::recorder::reads::attributes::Found;
 use crate::recorder::reads::protocols::CALLED_BACK;
+use crate::recorder::reads::value_classes::purpose_of;
 use crate::recorder::reads::whole_containers::is_plain;
 use crate::recorder::{Recorder, place};
 use crate::{compiling, disabled, marks, within};
@@ -537,10 +538,15 @@ impl Recorder {
             return self.symbolic_call(&Class::Pure, Call { args: &args, ..call });
         }
         self.concrete(frame, args, "read by a function of values");
+        let purpose = purpose_of(callable);
         self.note(frame, |state| {
             args.iter().try_for_each(|arg| {
                 state.adopt_deep(*arg)?;
-                if is_plain(state, *arg) {
+                let is_value = match purpose {
+                    Some(purpose) => state.plain_value(*arg, purpose)?.is_some(),
+                    None => false,
+                };
+                if is_value || is_plain(state, *arg) {
                     Ok(())
                 } else {
                     let detail =

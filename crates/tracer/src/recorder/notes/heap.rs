@@ -628,6 +628,16 @@ pub fn is_constant(object: Borrowed<'_, '_>) -> bool {
     constant::is_constant(object)
 }
 
+/// Whether an object is a number, a text or bytes of a class of its own, which may have attributes beside that value.
+pub fn is_of_value_class(object: Borrowed<'_, '_>) -> bool {
+    types::is_heap(object.get_type().as_borrowed())
+        && (object.is_instance_of::<PyInt>()
+            || object.is_instance_of::<PyFloat>()
+            || object.is_instance_of::<PyString>()
+            || object.is_instance_of::<PyBytes>()
+            || object.is_instance_of::<PyComplex>())
+}
+
 /// Whether `is` between two different constants of one type is settled by their values: they are
 /// unequal, so they can't be one object.
 pub fn is_identity_stable(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {

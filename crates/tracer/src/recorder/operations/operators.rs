@@ -1,7 +1,7 @@
 //! Operators, comparisons, truth values and identity.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
@@ -145,7 +145,8 @@ impl Recorder {
             }
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
-                if let Some(number) = self.number_of_scalar(frame, other) {
+                let scalar = self.number_of_scalar(frame, other);
+                if let Some(number) = scalar.or_else(|| self.plain_value(frame, other)) {
                     let number = number.as_borrowed();
                     let (left, right) =
                         if other.is(left) { (number, right) } else { (left, number) };
@@ -367,7 +368,8 @@ impl Recorder {
             }
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
-                if let Some(number) = self.number_of_scalar(frame, other) {
+                let scalar = self.number_of_scalar(frame, other);
+                if let Some(number) = scalar.or_else(|| self.plain_value(frame, other)) {
                     let number = number.as_borrowed();
                     let (left, right) =
                         if other.is(left) { (number, right) } else { (left, number) };
@@ -407,7 +409,12 @@ impl Recorder {
                 if let Some(result) = self.compared_rows(frame, op, left, right) {
                     return result;
                 }
-                if !self.is_of_arrays(&[left, right]) {
+                let is_equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
+                if is_equality && are_of_other_kinds(left, right) {
+                    return ops::compare(op, left, right);
+                }
+                let looks = !is_equality || !are_of_other_lengths(left, right);
+                if looks && !self.is_of_arrays(&[left, right]) {
                     self.concrete(frame, &[left, right], "a comparison of containers");
                 }
                 self.guard_operands(frame, &[left, right], names);
@@ -675,4 +682,30 @@ impl State {
         let joins = adds && operands.iter().all(is_sequence);
         operands.into_iter().try_for_each(|operand| self.adopt_whole(operand, joins))
     }
+}
+
+/// Whether a list, tuple or dictionary is compared with something that is never equal to one, whatever is in it: `sizes == "all"`.
+fn are_of_other_kinds(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
+    let is_container = |object: Borrowed<'_, '_>| {
+        object.is_exact_instance_of::<PyList>()
+            || object.is_exact_instance_of::<PyTuple>()
+            || object.is_exact_instance_of::<PyDict>()
+    };
+    let is_plain = |object: Borrowed<'_, '_>| {
+        is_container(object)
+            || object.is_none()
+            || object.is_exact_instance_of::<PyString>()
+            || heap::is_number(object)
+    };
+    (is_container(left) || is_container(right))
+        && is_plain(left)
+        && is_plain(right)
+        && !left.get_type().is(right.get_type())
+}
+
+/// Whether both are lists, one longer than the other: CPython looks at no item then.
+fn are_of_other_lengths(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool {
+    heap::is_exact_list(left)
+        && heap::is_exact_list(right)
+        && heap::list_items(left).len() != heap::list_items(right).len()
 }

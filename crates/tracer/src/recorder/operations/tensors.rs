@@ -29,6 +29,7 @@ use crate::recorder::notes::state::{Noted, Origin, State, Stop};
 use crate::recorder::numbers::read_tensors::TensorRead;
 use crate::recorder::numbers::tensors::holds_tensor;
 use crate::recorder::reads::tensor_items::index_depends_on_data;
+use crate::recorder::reads::value_classes::Purpose;
 
 impl Arguments for State {
     fn graph_arg(&mut self, object: Borrowed<'_, '_>) -> std::result::Result<Arg, Stop> {
@@ -76,6 +77,9 @@ impl Arguments for State {
                 if !self.is_own_method(object) =>
             {
                 Ok(Arg::Object(self.graph_object(object, || heap::name_of(object))))
+            }
+            Kind::Object if let Some(plain) = self.plain_value(object, Purpose::Value)? => {
+                self.graph_arg(plain.as_borrowed())
             }
             _ => {
                 // An object is an input of the graph where a marked function is given it.

@@ -171,10 +171,11 @@ impl Recorder {
             Kind::Tensor => self.tensor_attr(frame, owner, name),
             Kind::Type => self.class_attr(frame, owner, name),
             Kind::Super => self.super_attr(frame, owner, name),
-            // What isn't a method's own is its function's, and so is what it says of itself.
-            Kind::Method if self.is_fresh(owner) && is_of_function(owner, name) => {
-                self.find_attr(frame, heap::method_parts(owner).0.as_borrowed(), name)
-            }
+            // What isn't a method's own is its function's, and so is what it says of itself. What is called then has
+            // the function as `self`, not the method (`module.cached.cache_info()`).
+            Kind::Method if self.knows_parts(owner) && is_of_function(owner, name) => self
+                .get_attr(frame, heap::method_parts(owner).0.as_borrowed(), name)
+                .map(Found::Value),
             Kind::TorchCallable => {
                 let _native = Suspended::new(frame.py());
                 self.read_natively(frame, owner, name)
@@ -331,6 +332,15 @@ impl Recorder {
         let found = self.note_instance_value(frame, owner, dict, name, value);
         // Raises with the object's own message.
         Some(found.map_or_else(|| ops::get_attr(owner, name), Ok).map(Found::Value))
+    }
+
+    /// Whether a bound method's function and receiver are known: the trace made it, or found it outside with both.
+    fn knows_parts(&self, method: Borrowed<'_, '_>) -> bool {
+        let function = heap::method_parts(method).0;
+        self.is_fresh(method) || {
+            let state = self.state.borrow();
+            state.source(method).is_some() && state.origin(function.as_borrowed()).is_some()
+        }
     }
 
     pub(in crate::recorder) fn is_fresh(&self, object: Borrowed<'_, '_>) -> bool {

@@ -7,7 +7,7 @@
 //! `found` guards an object by what it is. Lookups come in layers: `descriptors` find, `attributes`, `class_attributes`, `members` and
 //! `instance_dicts` read, `items`, `keys` and `protocols` take what Python's protocols give. `whole_containers`
 //! guards what C code is about to read, `only_added` puts that off for containers that are only added to, of which `histories` asks by nodes, and `last_items` finds elements from the end. `patterns` reads what a class pattern asks,
-//! `texts` what a text is made of, `gradients` the `grad` of tensors. `proxies` asks the dictionaries behind proxies. `numbers_found` takes numbers that are found as symbols, `open_keys` lets them be keys, `tensor_items` says which indices depend on data, `programs` what tensor programs read otherwise.
+//! `texts` what a text is made of, `value_classes` the values of numbers and texts of own classes, `gradients` the `grad` of tensors. `proxies` asks the dictionaries behind proxies. `numbers_found` takes numbers that are found as symbols, `open_keys` lets them be keys, `tensor_items` says which indices depend on data, `programs` what tensor programs read otherwise.
 
 pub(super) mod abstract_classes;
 pub(super) mod attributes;
@@ -36,4 +36,5 @@ pub(super) mod recursive_texts;
 pub(super) mod tensor_attributes;
 pub(super) mod tensor_items;
 pub(super) mod texts;
+pub(super) mod value_classes;
 pub(super) mod whole_containers;

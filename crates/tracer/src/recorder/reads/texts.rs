@@ -14,6 +14,7 @@ use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Origin, State, Stop};
 use crate::recorder::numbers::tensors::holds_tensor;
+use crate::recorder::reads::value_classes::Purpose;
 
 impl Recorder {
     /// `repr`, `str`, `format` and f-strings.
@@ -98,7 +99,7 @@ impl Texts for Recorder {
 impl State {
     /// Fails if an object's text is no function of guarded values.
     pub(super) fn knows_text(&mut self, object: Borrowed<'_, '_>) -> Result<(), Stop> {
-        if self.has_text(object) {
+        if self.has_text(object) || self.plain_value(object, Purpose::Text)?.is_some() {
             return Ok(());
         }
         Err((Reason::Unsupported, format!("the text of a {}", heap::type_name(object))))

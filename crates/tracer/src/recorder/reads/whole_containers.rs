@@ -264,6 +264,10 @@ impl State {
         if outside && getters::is_constant(object) {
             return self.know_for_good(object);
         }
+        // A number or a text of a class of its own never becomes another one.
+        if outside && heap::is_of_value_class(object) && self.source(object).is_some() {
+            return self.know_value(object);
+        }
         if outside && self.has_native_state(object) && !within::is_function_like(object) {
             return Err((
                 Reason::Unsupported,
