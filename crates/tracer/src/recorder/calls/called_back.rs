@@ -4,6 +4,7 @@
 //! guarded before.
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::object::Borrowed;
@@ -96,6 +97,12 @@ impl Recorder {
                 let is_exact = types::is_immutable(receiver.get_type().as_borrowed());
                 let reads = is_exact && ASKS.contains(&heap::callable_name(method).as_ref());
                 reads && self.note(frame, |state| state.adopt_deep(receiver)).is_some()
+            }
+            // `map(dict.fromkeys, maps)`: the dictionary is new, and of what it is given the keys are read.
+            Kind::Type => {
+                receiver.is(&receiver.py().get_type::<PyDict>())
+                    && heap::callable_name(method) == "fromkeys"
+                    && matches!(class, Some(Class::Transparent))
             }
             _ => false,
         }

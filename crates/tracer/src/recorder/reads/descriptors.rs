@@ -382,6 +382,9 @@ impl Recorder {
     }
 }
 
+/// Fields of a `ParamSpec` of C code's that say the same for good. Its default is evaluated late, and may be a list.
+const LASTING: &[&str] = &["args", "kwargs", "__name__"];
+
 /// Whether this is a descriptor of a field of a C type, computed or not: what it reads can't be changed.
 fn is_c_field(object: Borrowed<'_, '_>) -> bool {
     let field = generic::descriptor_type(object);
@@ -427,6 +430,10 @@ impl State {
                 Reason::Unsupported,
                 format!("field {name} of a {}", heap::type_name(owner)),
             ));
+        }
+        let is_specification = heap::type_name(owner) == "ParamSpec";
+        if self.kind(owner) == Kind::Singleton && is_specification && !LASTING.contains(&name) {
+            return Err((Reason::Unsupported, format!("field {name} of a ParamSpec")));
         }
         let Some(source) = self.source(owner) else { return self.register(value) };
         if name == "maxlen" && heap::is_deque(owner) {
