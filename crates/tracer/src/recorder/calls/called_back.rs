@@ -39,7 +39,9 @@ impl Recorder {
                     self.may_ask(frame, argument, class, receiver.as_borrowed())
                 }
                 Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
-                Some(Class::Transparent) => heap::is_named(argument, FOLDS),
+                Some(Class::Transparent) => {
+                    heap::is_named(argument, FOLDS) || makes_dictionaries(argument)
+                }
                 Some(Class::Model(model)) => matches!(
                     model,
                     Model::Len
@@ -98,13 +100,14 @@ impl Recorder {
                 let reads = is_exact && ASKS.contains(&heap::callable_name(method).as_ref());
                 reads && self.note(frame, |state| state.adopt_deep(receiver)).is_some()
             }
-            // `map(dict.fromkeys, maps)`: the dictionary is new, and of what it is given the keys are read.
-            Kind::Type => {
-                receiver.is(&receiver.py().get_type::<PyDict>())
-                    && heap::callable_name(method) == "fromkeys"
-                    && matches!(class, Some(Class::Transparent))
-            }
             _ => false,
         }
     }
+}
+
+/// Whether this is `dict.fromkeys`: what it makes is new, and of what it is given it reads the keys.
+fn makes_dictionaries(callable: Borrowed<'_, '_>) -> bool {
+    heap::is_named(callable, &["fromkeys"])
+        && heap::bound_class_method(callable)
+            .is_some_and(|(class, _)| class.is(&callable.py().get_type::<PyDict>()))
 }
