@@ -6,6 +6,7 @@ import collections
 import copy
 import datetime
 import functools
+import inspect
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import pytest
 import torch
@@ -24,12 +25,40 @@ import stator
 P = ParamSpec("P")
 R = TypeVar("R")
 
+
+@runtime_checkable
+class Scaled(Protocol):
+    scale: float
+
+
+@runtime_checkable
+class Moving(Protocol):
+    def move(self) -> None: ...
+
+
+class Base:
+    def __init__(self, width: int = 3) -> None:
+        self.width = width
+
+
+class Slotted(Base):
+    __slots__ = ("scale",)
+
+
+class Hidden(Base):
+    """Instances have dictionaries that nobody finds by their name."""
+
+    __dict__ = {}  # type: ignore[assignment]  # noqa: RUF012
+
+
 LIBRARY = types.ModuleType("library")
 TEXTS = ["layer.10.weight"]
 PATHS = ["a//b/../c.pt"]
 LAYERS = [{"lr": 0.1, "steps": 3}, {"decay": 0.5, "steps": 4}]
 DAYS = [datetime.date(2024, 1, 2), datetime.datetime(2024, 1, 2, 3), datetime.time(4)]
 FACTORS = [2]
+OBJECTS: list[Any] = [Base(), Slotted(), Hidden()]
+CLASSES: list[type] = [int, type]
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +147,34 @@ def replaced_days(x: Tensor) -> Any:
     return x, found
 
 
+def asked_by_protocols(x: Tensor) -> Any:
+    found = [isinstance(thing, Scaled) for thing in OBJECTS]
+    moving = [isinstance(thing, Moving) for thing in (*OBJECTS, x, 3)]
+    return x * (2 if found[0] else 3), found, moving
+
+
+def asked_by_signatures(x: Tensor) -> Any:
+    names = [list(inspect.signature(kind).parameters) for kind in (Base, Slotted, torch.nn.Linear)]
+    return x * len(names[0]), names
+
+
+def asked_statically(x: Tensor) -> Any:
+    names = ("width", "scale", "move", "__dict__")
+    found = [inspect.getattr_static(OBJECTS[2], name, None) is None for name in names]
+    return x * FACTORS[0], found, inspect.getattr_static(OBJECTS[0], "width")
+
+
+def of_builtin_classes(x: Tensor) -> Any:
+    kind, other = CLASSES
+    found = "__mro__" in other.__dict__, "__add__" in kind.__dict__, "gone" in vars(kind)
+    return x * sum(found), found, vars(kind)["__new__"].__name__
+
+
 def change() -> None:
+    OBJECTS[0].scale = OBJECTS[1].scale = 2.0
+    OBJECTS[0].width = 5
+    Slotted.move = lambda self: None  # type: ignore[attr-defined]
+    CLASSES[:] = [dict, int]
     LIBRARY.fast = 7
     TEXTS[0], PATHS[0] = "block.2.0.bias", "//root/./e.tar.gz"
     LAYERS[1]["last"] = 2.0
@@ -127,6 +183,10 @@ def change() -> None:
 
 
 def put_back() -> None:
+    OBJECTS[:] = [Base(), Slotted(), Hidden()]
+    CLASSES[:] = [int, type]
+    if hasattr(Slotted, "move"):
+        del Slotted.move
     vars(LIBRARY).pop("fast", None)
     TEXTS[0], PATHS[0] = "layer.10.weight", "a//b/../c.pt"
     LAYERS[1].pop("last", None)
@@ -152,6 +212,10 @@ PROGRAMS = [
     named_anew,
     named_and_given_out,
     replaced_days,
+    asked_by_protocols,
+    asked_by_signatures,
+    asked_statically,
+    of_builtin_classes,
 ]
 
 

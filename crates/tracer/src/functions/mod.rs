@@ -17,6 +17,7 @@ mod python;
 mod reading;
 mod rows;
 mod signature;
+mod static_attributes;
 mod torch;
 pub mod values;
 
@@ -155,6 +156,7 @@ impl Functions {
                     table.replace(known);
                 }
                 orders::add(py, &mut table)?;
+                static_attributes::add(py, &mut table)?;
                 if let Ok(torch) = modules::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
                     for known in KnownFunction::inference_mode(&torch)? {

@@ -341,6 +341,17 @@ impl Recorder {
         if !is_c_field(*descriptor) {
             return None;
         }
+        let class = descriptor.getattr(pyo3::intern!(frame.py(), "__objclass__")).ok()?;
+        if !generic::is_subtype(&owner.get_type(), class.cast::<PyType>().ok()?) {
+            // It raises, because of the owner's type alone.
+            self.note(frame, |state| {
+                if let Some(source) = state.source(*owner) {
+                    state.guard_type(source, *owner);
+                }
+                Ok(())
+            });
+            return Some(call.natively());
+        }
         let name = descriptor.getattr(pyo3::intern!(frame.py(), "__name__")).ok()?;
         let name = generic::interned(name.cast_exact::<PyString>().ok()?).into_any();
         let found = self.lookup(frame, &owner.get_type(), name.as_borrowed())?;
