@@ -265,3 +265,10 @@ def test_what_the_library_lacks_here_is_asked_without_a_break() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "0 None"
+
+
+def test_a_first_call_warns_of_nothing() -> None:
+    """PyTorch makes some old names anew each time that it is asked for them, and warns."""
+    command = [sys.executable, "-W", "error::UserWarning", "-c", FIRST]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
