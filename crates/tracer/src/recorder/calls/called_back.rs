@@ -109,5 +109,5 @@ impl Recorder {
 fn makes_dictionaries(callable: Borrowed<'_, '_>) -> bool {
     heap::is_named(callable, &["fromkeys"])
         && heap::bound_class_method(callable)
-            .is_some_and(|(class, _)| class.is(&callable.py().get_type::<PyDict>()))
+            .is_some_and(|(class, _)| class.is(callable.py().get_type::<PyDict>()))
 }
