@@ -4,7 +4,7 @@
 //! frame for `__import__`: in the middle of a user's function these may be anything. (Those of a
 //! named tuple's `__new__` are empty.)
 
-use pyo3::exceptions::PyImportError;
+use pyo3::exceptions::{PyAttributeError, PyImportError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -33,6 +33,17 @@ pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>
     }
 }
 
+/// What a module has under a name.
+///
+/// Where it lacks it, no code in Python runs to say so: from CPython 3.13 on, a module's own error asks its spec
+/// where its file lies.
+///
+/// # Errors
+/// `AttributeError` if the module has no such name, or what a `__getattr__` of its own raises.
+pub fn attribute<'py>(module: &Bound<'py, PyModule>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    module.getattr_opt(name)?.ok_or_else(|| PyAttributeError::new_err(name.to_owned()))
+}
+
 /// What a module of the standard library or of PyTorch has under a name for good, as `builtins.sorted`.
 ///
 /// It's found once: to ask for a module takes some 5,000 instructions, and calls ask.
@@ -54,7 +65,7 @@ impl Named {
     /// # Errors
     /// As [`import`]; `AttributeError` if the module has no such name.
     pub fn get<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
-        let find = || Ok(import(py, self.module)?.getattr(self.name)?.unbind());
+        let find = || attribute(&import(py, self.module)?, self.name).map(Bound::unbind);
         self.found.get_or_try_init(py, find).map(|found| found.bind(py))
     }
 

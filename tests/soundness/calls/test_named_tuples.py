@@ -52,7 +52,7 @@ def shown(x: Tensor, state: State) -> Any:
 def unknown_field(x: Tensor, state: State) -> Any:
     try:
         return x, state._replace(step=1, lost=x.sum().item())
-    except ValueError as error:
+    except (TypeError, ValueError) as error:  # The latter until 3.12.
         return x, state._replace(step=state.step + 1), str(error)
 
 

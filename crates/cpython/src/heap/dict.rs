@@ -586,7 +586,9 @@ pub fn peek_instance_dict<'py>(object: Any<'_, 'py>) -> Peek<'py> {
                 if place.is_null() { std::ptr::null_mut() } else { place.read() }
             }
         };
-        Bound::from_borrowed_ptr_or_opt(object.py(), dict).map_or(Peek::NotYet, Peek::Dict)
+        Bound::from_borrowed_ptr_or_opt(object.py(), dict)
+            .or_else(|| types::interpreters_dict(object))
+            .map_or(Peek::NotYet, Peek::Dict)
     }
 }
 

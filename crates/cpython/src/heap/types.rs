@@ -101,6 +101,19 @@ pub fn class_dict<'py>(ty: Type<'_, 'py>) -> Option<Bound<'py, PyAny>> {
     }
 }
 
+/// The dictionary of a class of CPython's own that has no place for it, because each interpreter has another one: from 3.12 on.
+/// `None` of any other object.
+#[must_use]
+pub fn interpreters_dict<'py>(object: Any<'_, 'py>) -> Option<Bound<'py, PyAny>> {
+    /// `_Py_TPFLAGS_STATIC_BUILTIN`.
+    const STATIC_BUILTIN: u64 = 1 << 1;
+    if !cfg!(Py_3_12) {
+        return None;
+    }
+    let ty = object.cast::<PyType>().ok()?;
+    if flag(ty, STATIC_BUILTIN) { class_dict(ty) } else { None }
+}
+
 /// The type's version: changes whenever a lookup in it might. 0 while unassigned.
 #[inline(always)]
 pub fn version_tag(ty: Type<'_, '_>) -> u32 {

@@ -17,9 +17,11 @@ mod python;
 mod reading;
 mod rows;
 mod signature;
+mod static_attributes;
 mod torch;
 pub mod values;
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 pub use numpy::REDUCTIONS;
@@ -114,6 +116,9 @@ impl Class {
 /// The table.
 pub struct Functions {
     classes: FxHashMap<usize, Class>,
+    /// What is in the table by its address, which another object would have if it died: a module may make a function anew
+    /// each time that it is asked for it.
+    held: Vec<Py<PyAny>>,
     traits: FxHashMap<usize, Traits>,
     numeric: FxHashMap<usize, Numeric>,
     writes: FxHashMap<usize, Writes>,
@@ -137,6 +142,7 @@ impl Functions {
                 let mut table = Functions {
                     classes: FxHashMap::default(),
                     traits: FxHashMap::default(),
+                    held: Vec::new(),
                     numeric: FxHashMap::default(),
                     writes: FxHashMap::default(),
                     module_member: None,
@@ -155,6 +161,7 @@ impl Functions {
                     table.replace(known);
                 }
                 orders::add(py, &mut table)?;
+                static_attributes::add(py, &mut table)?;
                 if let Ok(torch) = modules::import(py, "torch") {
                     torch::add(&torch, &mut table)?;
                     for known in KnownFunction::inference_mode(&torch)? {
@@ -242,6 +249,7 @@ impl Functions {
     }
 
     fn insert(&mut self, callable: &Bound<'_, PyAny>, class: Class) {
+        self.held.push(callable.clone().unbind());
         self.classes.insert(key(callable.as_borrowed()), class);
     }
 
@@ -262,7 +270,10 @@ impl Functions {
     }
 
     fn insert_new(&mut self, callable: &Bound<'_, PyAny>, class: Class) {
-        self.classes.entry(key(callable.as_borrowed())).or_insert(class);
+        if let Entry::Vacant(place) = self.classes.entry(key(callable.as_borrowed())) {
+            self.held.push(callable.clone().unbind());
+            place.insert(class);
+        }
     }
 }
 

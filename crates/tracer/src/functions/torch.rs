@@ -22,7 +22,7 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
         let rows = rows_for(operators::OPERATIONS, torch_version());
         for row in rows.filter(|row| row.owner == *path) {
             for name in row.names() {
-                if let Some(function) = owner.getattr_opt(name)? {
+                if let Some(function) = own(&owner, name)? {
                     add_operation(functions, &function, path, (path, name), false)?;
                 }
             }
@@ -56,7 +56,7 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
         };
         for name in row.names() {
             for owner in &owners {
-                if let Some(function) = owner.getattr_opt(name)? {
+                if let Some(function) = own(owner, name)? {
                     functions.insert_row(&function, row);
                 }
             }
@@ -74,6 +74,14 @@ pub fn add(torch: &Bound<'_, PyModule>, functions: &mut Functions) -> PyResult<(
     functions.insert(&tensor, Class::Untraceable(Reason::Unsupported));
     functions.insert(&tensor.getattr("__hash__")?, Class::Untraceable(Reason::Identity));
     Ok(())
+}
+
+/// What a class or a module has by a name. A module isn't asked to make what it hasn't: PyTorch's warns of old names.
+fn own<'py>(owner: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match owner.cast_exact::<PyModule>() {
+        Ok(module) => module.dict().get_item(name),
+        Err(_) => owner.getattr_opt(name),
+    }
 }
 
 /// Adds a function if it's known as an operation. `known` is whose it is, and how it's called there.

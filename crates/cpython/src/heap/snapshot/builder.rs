@@ -208,6 +208,11 @@ impl<'py> Builder<'py> {
         match place {
             DictPlace::None => Ok(self.thread_dict(node)),
             DictPlace::Variable => Err(Unwatchable("an instance of variable size")),
+            // It is the class's for good.
+            DictPlace::At(_) if let Some(dict) = types::interpreters_dict(self.object(node)) => {
+                self.snapshot.owned.push(dict.clone().unbind());
+                Ok(Some(self.node(dict, false)))
+            }
             DictPlace::At(offset) => {
                 let missing = Unwatchable("an instance dictionary not made yet");
                 if matches!(dict::peek_instance_dict(self.object(node)), dict::Peek::NotYet) {

@@ -4,6 +4,7 @@
 //! guarded before.
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::types;
 use stator_cpython::object::Borrowed;
@@ -38,7 +39,9 @@ impl Recorder {
                     self.may_ask(frame, argument, class, receiver.as_borrowed())
                 }
                 Some(Class::Pure | Class::Operation(_) | Class::StateRead) => true,
-                Some(Class::Transparent) => heap::is_named(argument, FOLDS),
+                Some(Class::Transparent) => {
+                    heap::is_named(argument, FOLDS) || makes_dictionaries(argument)
+                }
                 Some(Class::Model(model)) => matches!(
                     model,
                     Model::Len
@@ -100,4 +103,11 @@ impl Recorder {
             _ => false,
         }
     }
+}
+
+/// Whether this is `dict.fromkeys`: what it makes is new, and of what it is given it reads the keys.
+fn makes_dictionaries(callable: Borrowed<'_, '_>) -> bool {
+    heap::is_named(callable, &["fromkeys"])
+        && heap::bound_class_method(callable)
+            .is_some_and(|(class, _)| class.is(callable.py().get_type::<PyDict>()))
 }

@@ -516,7 +516,8 @@ pub(super) fn overrides_any(object: Borrowed<'_, '_>, names: &[&str]) -> bool {
 
 fn has_registered_copier(class: &Bound<'_, PyType>, tables: &[Table]) -> bool {
     tables.iter().any(|(module, table)| {
-        let table = modules::import(class.py(), module).and_then(|module| module.getattr(*table));
+        let table = modules::import(class.py(), module)
+            .and_then(|module| modules::attribute(&module, table));
         table.map_or(true, |table| {
             heap::dict_get(table.as_borrowed(), class.as_any().as_borrowed()).is_some()
         })

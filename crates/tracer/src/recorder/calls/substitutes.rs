@@ -35,7 +35,11 @@ impl Recorder {
             _ => return None,
         };
         let is_text = |object: Borrowed<'_, '_>| object.is_exact_instance_of::<PyString>();
-        let is_count = |count: Borrowed<'_, '_>| count.is_exact_instance_of::<PyInt>();
+        // From CPython 3.13 on, `re.sub` hands on a number of a class of its own for none.
+        let is_count = |count: Borrowed<'_, '_>| {
+            count.is_exact_instance_of::<PyInt>()
+                || self.kind(count) == Kind::Singleton && count.is_instance_of::<PyInt>()
+        };
         let is_function =
             matches!(self.kind(function), Kind::Function | Kind::Method | Kind::Partial);
         if !is_function || !is_text(text) || !count.is_none_or(is_count) || self.is_stopped() {

@@ -148,7 +148,7 @@ pub(in crate::recorder) fn library<'py>(
     module: &str,
     name: &str,
 ) -> Noted<Object<'py>> {
-    let found = modules::import(py, module).and_then(|module| module.getattr(name));
+    let found = modules::import(py, module).and_then(|module| modules::attribute(&module, name));
     found.map_err(|error| (Reason::Unsupported, error.to_string()))
 }
 

@@ -153,6 +153,13 @@ impl Bases {
         named(&modules::import(py, "re")?, &["Pattern"], Kind::Singleton)?;
         // `int | None`: the same.
         named(&types, &["UnionType"], Kind::Singleton)?;
+        // What `re.sub` takes for a number that it wasn't given: from 3.13 on.
+        named(&modules::import(py, "re")?, &["_ZeroSentinel"], Kind::Singleton)?;
+        if let Ok(typing) = modules::import(py, "_typing") {
+            // Of C code from 3.12 on; `P.args` gives another one each time, with the same answers.
+            let parameters = ["ParamSpec", "ParamSpecArgs", "ParamSpecKwargs"];
+            named(&typing, &parameters, Kind::Singleton)?;
+        }
         // A method that is told its class.
         let method = py.eval(c"__import__('re').compile('').match", None, None)?;
         add(&method.get_type(), Kind::Builtin);

@@ -18,7 +18,7 @@ fn wrappers(py: Python<'_>) -> &'static [Py<PyAny>] {
     static WRAPPERS: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
     WRAPPERS.get_or_init(py, || {
         let code = |(module, name): (&str, &str)| {
-            let maker = modules::import(py, module).ok()?.getattr(name).ok()?;
+            let maker = modules::attribute(&modules::import(py, module).ok()?, name).ok()?;
             wrapper_within(value(maker.as_borrowed(), Field::Code)?, 2)
         };
         MAKERS.into_iter().filter_map(code).map(Bound::unbind).collect()

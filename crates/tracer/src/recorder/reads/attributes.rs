@@ -463,8 +463,10 @@ impl Recorder {
                     .map(Found::Value);
             }
             self.stop(frame, Reason::OpaqueCall, "a module's `__getattr__`");
+            return ops::get_attr(owner, name).map(Found::Value);
         }
-        // Raises with the module's own message.
+        // Raises with the module's own message: from 3.13 on, code in Python says where the module's file lies.
+        let _native = Suspended::new(frame.py());
         ops::get_attr(owner, name).map(Found::Value)
     }
 

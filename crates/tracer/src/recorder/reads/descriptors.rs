@@ -341,6 +341,17 @@ impl Recorder {
         if !is_c_field(*descriptor) {
             return None;
         }
+        let class = descriptor.getattr(pyo3::intern!(frame.py(), "__objclass__")).ok()?;
+        if !generic::is_subtype(&owner.get_type(), class.cast::<PyType>().ok()?) {
+            // It raises, because of the owner's type alone.
+            self.note(frame, |state| {
+                if let Some(source) = state.source(*owner) {
+                    state.guard_type(source, *owner);
+                }
+                Ok(())
+            });
+            return Some(call.natively());
+        }
         let name = descriptor.getattr(pyo3::intern!(frame.py(), "__name__")).ok()?;
         let name = generic::interned(name.cast_exact::<PyString>().ok()?).into_any();
         let found = self.lookup(frame, &owner.get_type(), name.as_borrowed())?;
@@ -381,6 +392,9 @@ impl Recorder {
         }
     }
 }
+
+/// Fields of a `ParamSpec` of C code's that say the same for good. Its default is evaluated late, and may be a list.
+const LASTING: &[&str] = &["args", "kwargs", "__name__"];
 
 /// Whether this is a descriptor of a field of a C type, computed or not: what it reads can't be changed.
 fn is_c_field(object: Borrowed<'_, '_>) -> bool {
@@ -427,6 +441,10 @@ impl State {
                 Reason::Unsupported,
                 format!("field {name} of a {}", heap::type_name(owner)),
             ));
+        }
+        let is_specification = heap::type_name(owner) == "ParamSpec";
+        if self.kind(owner) == Kind::Singleton && is_specification && !LASTING.contains(&name) {
+            return Err((Reason::Unsupported, format!("field {name} of a ParamSpec")));
         }
         let Some(source) = self.source(owner) else { return self.register(value) };
         if name == "maxlen" && heap::is_deque(owner) {

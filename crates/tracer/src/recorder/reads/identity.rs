@@ -43,6 +43,10 @@ impl Recorder {
             if is_key || is_immortal(object) || state.is_identity_guarded(object) {
                 return Ok(());
             }
+            // It holds what it has met, and only asks whether it meets it again: another object never lies there.
+            if unwraps(frame) && state.origin(object) == Some(Origin::Fresh) {
+                return Ok(());
+            }
             if state.is_held_outside(object) {
                 return state.know_for_good(object);
             }

@@ -208,7 +208,7 @@ impl State {
     }
 }
 
-/// Constants, and containers of builtin types that hold only such (functions and classes pass: they
+/// Constants, and containers of builtin types that hold only such (functions, their code and classes pass: they
 /// are known by identity).
 pub(in crate::recorder) fn is_plain(state: &mut State, object: Borrowed<'_, '_>) -> bool {
     state.once(object, true, |state| has_plain_parts(state, object))
@@ -217,7 +217,7 @@ pub(in crate::recorder) fn is_plain(state: &mut State, object: Borrowed<'_, '_>)
 fn has_plain_parts(state: &mut State, object: Borrowed<'_, '_>) -> bool {
     match state.kind(object) {
         Kind::Builtin => !state.is_own_method(object),
-        Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function => true,
+        Kind::Constant | Kind::Type | Kind::Singleton | Kind::Function | Kind::Code => true,
         Kind::List => {
             heap::list_items(object).iter().all(|item| is_plain(state, item.as_borrowed()))
         }
