@@ -157,3 +157,18 @@ def test_one_activation_is_one_frame() -> None:
         compiled(X)
         assert len(set(frames)) == 1
         assert all(frame.f_code is function.__code__ for frame in frames)
+
+
+def test_a_loop_of_which_some_rounds_are_new_is_not_recorded_to_its_end() -> None:
+    def rounds(x: Tensor, kinds: list[str]) -> Tensor:
+        for kind in kinds:
+            stator.graph_break("looked at")
+            x = x + len(kind) if kind.startswith("a") else x * 2
+            x = x / 2
+        return x
+
+    kinds = [kind for kind in ("a", "ab", "abc", "b", "bc", "bcd") for _ in range(60)]
+    compiled = stator.compile(rounds)
+    assert torch.equal(compiled(X, kinds), rounds(X, kinds))
+    # Each round ends a trace as long as it is recorded.
+    assert 100 < stator.stats(compiled).breaks < 150

@@ -27,8 +27,12 @@ pub enum Root {
     Retry(Break),
 }
 
-/// Once known traces with so many operations were met in a row, the recording brings nothing new: it's in a loop.
+/// Once known traces with so many operations were met, the recording brings nothing new: it's in a loop.
 const WATCHED: usize = 1024;
+
+/// A new trace pays for so many times its operations. If each let the recording begin to count anew, a loop of which some
+/// rounds are new would be recorded nearly to its end.
+const WORTH: usize = 4;
 
 /// What counts for a trace beside its operations.
 const TRACE: usize = 8;
@@ -53,7 +57,7 @@ pub struct Session {
     pub program: Option<Rules>,
     root: RefCell<Option<Root>>,
     made: RefCell<Vec<Arc<Entry>>>,
-    /// Operations of the known traces that were met since the last one was made.
+    /// Operations of the known traces that were met, less what new ones have paid for.
     watched: Cell<usize>,
     breaks: RefCell<Vec<Break>>,
     tried_again: Cell<bool>,
@@ -219,7 +223,8 @@ impl Session {
 
     /// A trace was made.
     pub fn made(&self, entry: Arc<Entry>) {
-        self.watched.set(0);
+        let paid = WORTH * (entry.graph_nodes() + TRACE);
+        self.watched.update(|watched| watched.saturating_sub(paid));
         self.made.borrow_mut().push(entry);
     }
 

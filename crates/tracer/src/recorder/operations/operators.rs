@@ -143,45 +143,7 @@ impl Recorder {
                 self.concrete(frame, &[left, right], "an operator");
                 ops::binary(op, left, right)
             }
-            Operands::Tensors => {
-                let other = if self.kind(left) == Kind::Tensor { right } else { left };
-                let scalar = self.number_of_scalar(frame, other);
-                if let Some(number) = scalar.or_else(|| self.plain_value(frame, other)) {
-                    let number = number.as_borrowed();
-                    let (left, right) =
-                        if other.is(left) { (number, right) } else { (left, number) };
-                    return self.binary_op(frame, op, left, right);
-                }
-                if self.kind(other) == Kind::Object {
-                    self.guard_operands(frame, &[left, right], names);
-                    let result = self
-                        .python_binary(frame, op, names, [left, right])
-                        .or_else(|| self.right_takes_over(frame, op, names, [left, right]));
-                    if let Some(result) = result {
-                        return result;
-                    }
-                }
-                if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
-                    self.stop(
-                        frame,
-                        Reason::Unsupported,
-                        format!("an operator of a tensor and a {}", heap::type_name(other)),
-                    );
-                }
-                // `[x] * t` is as long as the tensor's data says.
-                if matches!(self.kind(other), Kind::List | Kind::Tuple | Kind::Dict) {
-                    self.stop(
-                        frame,
-                        Reason::DataRead,
-                        format!("an operator of a tensor and a {}", heap::type_name(other)),
-                    );
-                }
-                // Numbers have no in-place operators: `n += t` is `n = n + t`.
-                let is_number = self.kind(left) != Kind::Tensor;
-                let operator = if is_number { plain(names, operator) } else { operator };
-                let target = |_: &mut State| Target::Operator(operator);
-                self.operation(frame, target, &[left, right], None, || ops::binary(op, left, right))
-            }
+            Operands::Tensors => self.tensor_binary(frame, op, left, right),
             Operands::Others => {
                 if let Some([left, right]) = self.shown_operands(frame, [left, right]) {
                     return self.binary_op(frame, op, left.as_borrowed(), right.as_borrowed());
@@ -238,6 +200,53 @@ impl Recorder {
                 Ok(result)
             }
         }
+    }
+
+    /// A binary operator of which an operand is a tensor.
+    fn tensor_binary<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: BinaryOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let (names, operator) = binary_names(op);
+        let other = if self.kind(left) == Kind::Tensor { right } else { left };
+        let scalar = self.number_of_scalar(frame, other);
+        if let Some(number) = scalar.or_else(|| self.plain_value(frame, other)) {
+            let number = number.as_borrowed();
+            let (left, right) = if other.is(left) { (number, right) } else { (left, number) };
+            return self.binary_op(frame, op, left, right);
+        }
+        if self.kind(other) == Kind::Object {
+            self.guard_operands(frame, &[left, right], names);
+            let result = self
+                .python_binary(frame, op, names, [left, right])
+                .or_else(|| self.right_takes_over(frame, op, names, [left, right]));
+            if let Some(result) = result {
+                return result;
+            }
+        }
+        if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
+            self.stop(
+                frame,
+                Reason::Unsupported,
+                format!("an operator of a tensor and a {}", heap::type_name(other)),
+            );
+        }
+        // `[x] * t` is as long as the tensor's data says.
+        if matches!(self.kind(other), Kind::List | Kind::Tuple | Kind::Dict) {
+            self.stop(
+                frame,
+                Reason::DataRead,
+                format!("an operator of a tensor and a {}", heap::type_name(other)),
+            );
+        }
+        // Numbers have no in-place operators: `n += t` is `n = n + t`.
+        let is_number = self.kind(left) != Kind::Tensor;
+        let operator = if is_number { plain(names, operator) } else { operator };
+        let target = |_: &mut State| Target::Operator(operator);
+        self.operation(frame, target, &[left, right], None, || ops::binary(op, left, right))
     }
 
     /// An operator of a tensor that the right operand takes over by its `__torch_function__`.
