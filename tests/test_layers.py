@@ -114,7 +114,7 @@ ASKED = {
     "Calls": ("calls", "call_object call_python guard_callback"),
     "Protocols": (
         "calls",
-        "python_binary python_compare python_contains python_iter python_next python_truth "
+        "overridden python_binary python_compare python_contains python_iter python_next python_truth "
         "python_unary",
     ),
     "Conversions": ("calls", "python_converted python_format python_length python_text"),
