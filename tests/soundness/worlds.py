@@ -67,3 +67,11 @@ def agree(make: Make, *steps: Step, replays: bool = True, again: int = 3) -> Any
         assert compiled.stats.native == 0, compiled.stats.reason
         assert (api.hits(compiled) or 0) > hits, guard_lines(compiled)
     return compiled
+
+
+def told(call: Callable[..., Any], *args: Any) -> str:
+    """What a call gives, or raises."""
+    try:
+        return repr(call(*args))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"

@@ -13,6 +13,8 @@ from torch.nn import functional as F
 
 import stator
 
+from ..worlds import told
+
 Handlers = dict[Any, Callable[..., Any]]
 
 
@@ -89,14 +91,6 @@ CALLS: dict[str, Callable[[Tensor, Diagonal], Any]] = {
     "an operator not handled": lambda x, d: x / d,
     "no tensor operation": lambda x, d: x + len(vars(d)),
 }
-
-
-def told(call: Callable[..., Any], *args: Any) -> str:
-    """What a call gives, or raises."""
-    try:
-        return repr(call(*args))
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
 
 
 @pytest.mark.parametrize("name", CALLS)

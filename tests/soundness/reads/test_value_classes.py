@@ -13,6 +13,7 @@ from differential.support import api
 from torch import Tensor
 
 from ..probe import Probe
+from ..worlds import told
 
 X = torch.arange(1.0, 4.0)
 
@@ -179,3 +180,31 @@ def test_attributes_are_written() -> None:
     for call in (compiled, compiled, fn, compiled):
         told.append(call(X, "m")[1])
     assert told == ["m", "mm", "mmm", "mmmm"]
+
+
+SIGNS = {
+    **{"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%"},
+    **{"pow": "**", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"},
+    "matmul": "@",
+}
+
+
+@pytest.mark.parametrize("base", [int, float, str])
+@pytest.mark.parametrize("kind", ["", "r", "i"])
+@pytest.mark.parametrize("name", SIGNS)
+def test_a_class_with_one_operator_of_its_own(name: str, kind: str, base: type) -> None:
+    """Beside numbers and tensors, on either side, in place too; errors name the class."""
+    own = type("Own", (base,), {f"__{kind}{name}__": lambda self, other: 100})
+    value = own("a%s" if base is str else "3")
+    sign = SIGNS[name]
+    for left, right in (("o", "2"), ("5", "o"), ("x", "o"), ("o", "x")):
+        scope: dict[str, Any] = {}
+        body = f"    return {left} {sign} {right}, x + 1"
+        if kind == "i" and left == "o":
+            body = f"    o {sign}= {right}\n    return o, x + 1"
+        exec(f"def function(x, o):\n{body}", scope)
+        function = scope["function"]
+        compiled = api.compile(function)
+        for number in range(3):
+            found, expected = (told(call, X + number, value) for call in (compiled, function))
+            assert found == expected

@@ -447,13 +447,8 @@ impl Recorder {
         if let Some(numbers) = self.arguments_as_numbers(class, call) {
             let args: Args<'_, 'py> = numbers.iter().map(Bound::as_borrowed).collect();
             let result = self.call_class(class, Call { args: &args, ..call });
-            return Some(result.or_else(|raised| {
-                raised.clear(call.frame.py());
-                // What is raised names the types of what was given.
-                let what = heap::name_of(call.callable);
-                self.stop(call.frame, Reason::OperationRaised, what);
-                call.natively()
-            }));
+            let what = || heap::name_of(call.callable);
+            return Some(self.or_natively(call.frame, result, what, || call.natively()));
         }
         let rows = self.arguments_as_rows(call).or_else(|| self.sized_as_rows(call))?;
         let rows = match rows {

@@ -1,5 +1,8 @@
 //! Operators, comparisons, truth values and identity.
 
+use pyo3::exceptions::{
+    PyArithmeticError, PyLookupError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
@@ -9,6 +12,7 @@ use stator_cpython::heap::types;
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::{self, Asked, BinaryOp, CompareOp, UnaryOp};
+use stator_cpython::raised::Raised;
 use stator_graph::{Operator, Target};
 
 use crate::breaks::Reason;
@@ -212,11 +216,10 @@ impl Recorder {
     ) -> Result<Object<'py>> {
         let (names, operator) = binary_names(op);
         let other = if self.kind(left) == Kind::Tensor { right } else { left };
-        let scalar = self.number_of_scalar(frame, other);
-        if let Some(number) = scalar.or_else(|| self.plain_value(frame, other)) {
-            let number = number.as_borrowed();
-            let (left, right) = if other.is(left) { (number, right) } else { (left, number) };
-            return self.binary_op(frame, op, left, right);
+        if let Some(number) = self.number_beside_tensor(frame, other) {
+            let operands = with_number([left, right], other, &number);
+            let result = self.binary_op(frame, op, operands[0], operands[1]);
+            return self.or_natively(frame, result, beside_tensor, || ops::binary(op, left, right));
         }
         if self.kind(other) == Kind::Object {
             self.guard_operands(frame, &[left, right], names);
@@ -247,6 +250,42 @@ impl Recorder {
         let operator = if is_number { plain(names, operator) } else { operator };
         let target = |_: &mut State| Target::Operator(operator);
         self.operation(frame, target, &[left, right], None, || ops::binary(op, left, right))
+    }
+
+    /// The number that an operand beside a tensor is to PyTorch: a scalar of NumPy's, or one of a class of its own.
+    fn number_beside_tensor<'py>(
+        &self,
+        frame: &Frame<'py>,
+        other: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>> {
+        self.number_of_scalar(frame, other).or_else(|| {
+            self.plain_value(frame, other).filter(|plain| heap::is_number(plain.as_borrowed()))
+        })
+    }
+
+    /// What was given plain numbers in place of others. What it raises may name their classes, so it's done as it is written.
+    pub(in crate::recorder) fn or_natively<'py>(
+        &self,
+        frame: &Frame<'py>,
+        result: Result<Object<'py>>,
+        what: impl FnOnce() -> String,
+        natively: impl FnOnce() -> Result<Object<'py>>,
+    ) -> Result<Object<'py>> {
+        result.or_else(|raised| {
+            let py = frame.py();
+            let error = raised.take(py);
+            let is_of_operations = error.is_instance_of::<PyTypeError>(py)
+                || error.is_instance_of::<PyValueError>(py)
+                || error.is_instance_of::<PyRuntimeError>(py)
+                || error.is_instance_of::<PyLookupError>(py)
+                || error.is_instance_of::<PyArithmeticError>(py);
+            if !is_of_operations {
+                // A signal's handler has raised it.
+                return Err(Raised::set(py, error));
+            }
+            self.stop(frame, Reason::OperationRaised, what());
+            natively()
+        })
     }
 
     /// An operator of a tensor that the right operand takes over by its `__torch_function__`.
@@ -377,12 +416,12 @@ impl Recorder {
             }
             Operands::Tensors => {
                 let other = if self.kind(left) == Kind::Tensor { right } else { left };
-                let scalar = self.number_of_scalar(frame, other);
-                if let Some(number) = scalar.or_else(|| self.plain_value(frame, other)) {
-                    let number = number.as_borrowed();
-                    let (left, right) =
-                        if other.is(left) { (number, right) } else { (left, number) };
-                    return self.compare_op(frame, op, left, right);
+                if let Some(number) = self.number_beside_tensor(frame, other) {
+                    let operands = with_number([left, right], other, &number);
+                    let result = self.compare_op(frame, op, operands[0], operands[1]);
+                    return self.or_natively(frame, result, beside_tensor, || {
+                        ops::compare(op, left, right)
+                    });
                 }
                 let number = self.kind(other) == Kind::Tensor || heap::is_number(other);
                 if !number
@@ -717,4 +756,17 @@ fn are_of_other_lengths(left: Borrowed<'_, '_>, right: Borrowed<'_, '_>) -> bool
     heap::is_exact_list(left)
         && heap::is_exact_list(right)
         && heap::list_items(left).len() != heap::list_items(right).len()
+}
+
+fn beside_tensor() -> String {
+    "an operator of a tensor and a number".into()
+}
+
+/// The operands, with a number in place of one of them.
+fn with_number<'a, 'py>(
+    operands: [Borrowed<'a, 'py>; 2],
+    other: Borrowed<'_, 'py>,
+    number: &'a Object<'py>,
+) -> [Borrowed<'a, 'py>; 2] {
+    operands.map(|operand| if operand.is(&*other) { number.as_borrowed() } else { operand })
 }
