@@ -71,13 +71,13 @@ type StandIns<'py> = SmallVec<[(Object<'py>, Object<'py>); 4]>;
 impl Recorder {
     /// See [`Protocols::overridden`](crate::recorder::notes::above::Protocols).
     pub(super) fn taken_over<'py>(&self, call: Call<'_, 'py>) -> Option<Result<Object<'py>>> {
+        if self.is_stopped() || self.session.program.is_some() {
+            return None;
+        }
         let object = {
             let mut state = self.state.try_borrow_mut().ok()?;
             overriding(&mut state, call.args)?
         };
-        if self.is_stopped() || self.session.program.is_some() {
-            return None;
-        }
         let Call { frame, .. } = call;
         let py = frame.py();
         let name = PyString::intern(py, METHOD);

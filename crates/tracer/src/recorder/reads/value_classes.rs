@@ -132,24 +132,19 @@ impl State {
         let Some((base, _)) = constant::base_of(object) else { return Ok(None) };
         let ty = object.get_type();
         let py = object.py();
-        let asked = || ASKED.iter().chain(if purpose == Purpose::Text { SPELT } else { &[] });
-        for name in asked() {
+        let spelt = if purpose == Purpose::Text { SPELT } else { &[] };
+        let mut lookups = Vec::with_capacity(ASKED.len() + spelt.len());
+        for name in ASKED.iter().chain(spelt) {
             let name = PyString::intern(py, name).into_any();
             let found = types::lookup(ty.as_borrowed(), name.as_borrowed());
             let inherited = types::lookup(base.as_borrowed(), name.as_borrowed());
-            let is_inherited = match (&found, &inherited) {
-                (Some(found), Some(inherited)) => found.is(inherited),
-                (None, None) => true,
-                _ => false,
-            };
-            if !is_inherited {
+            if found.as_ref().map(Bound::as_ptr) != inherited.as_ref().map(Bound::as_ptr) {
                 return Ok(None);
             }
+            lookups.push((name, found));
         }
-        for name in asked() {
-            let name = PyString::intern(py, name).into_any();
-            let found = types::lookup(ty.as_borrowed(), name.as_borrowed());
-            let found = found.as_ref().map(|found| found.as_borrowed());
+        for (name, found) in &lookups {
+            let found = found.as_ref().map(Bound::as_borrowed);
             self.guard_lookup(&ty, name.as_borrowed(), found, Use::default())?;
         }
         self.know_value(object)?;
