@@ -6,11 +6,12 @@
 //! code of the program's own, as the node does before which it stands.
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use stator_cpython::frame::Frame;
 use stator_cpython::heap::{container, dict};
-use stator_cpython::object::Borrowed;
+use stator_cpython::object::{Borrowed, Object};
 use stator_graph::{Arg, Value};
 
 use super::enclosing::tensors_in;
@@ -119,6 +120,33 @@ impl State {
         }
     }
 
+    /// As [`State::give`] of what is written. Others may hold it, too, and so may another part, or the result: a tuple is one
+    /// object, the one from outside, or one that a node makes in each replay.
+    fn show(&mut self, value: Borrowed<'_, '_>, frame: &Frame<'_>) -> Noted<Arg> {
+        let is_tuple = self.kind(value) == Kind::Tuple && heap::is_plain_tuple(value);
+        match self.origin(value) {
+            _ if !is_tuple || self.given.node(value).is_some() => self.give(value, frame),
+            Some(Origin::Source(source)) => Ok(Arg::Node(self.object_node(source))),
+            Some(Origin::Fresh) if value.is_exact_instance_of::<PyTuple>() => {
+                let items = self.show_all(&heap::tuple_items(value), frame)?;
+                let items = self.graph.list(&items);
+                let class = value.get_type();
+                let node = self.made_by(class.as_any().as_borrowed(), "tuple", &[items], frame);
+                self.given.add(value, node);
+                Ok(Arg::Node(node))
+            }
+            // Out of a code object's constants.
+            None if heap::is_constant(value) && !self.holds_new_nan(value) => {
+                Ok(Arg::Object(self.graph_object(value, || heap::short_repr(value))))
+            }
+            _ => self.give(value, frame),
+        }
+    }
+
+    fn show_all(&mut self, values: &[Object<'_>], frame: &Frame<'_>) -> Noted<SmallVec<[Arg; 8]>> {
+        values.iter().map(|value| self.show(value.as_borrowed(), frame)).collect()
+    }
+
     /// A key as a node is given it: a constant, or an object that is found outside.
     pub(super) fn key_arg(&mut self, key: Borrowed<'_, '_>) -> Noted<Arg> {
         match self.key_source(key) {
@@ -150,9 +178,9 @@ impl State {
         let name = self.graph.str(part.name());
         let mut args: SmallVec<[Arg; 4]> = SmallVec::from_slice(&[object, name, key]);
         match effect.last(py) {
-            Last::Value(value) => args.push(self.give(value.as_borrowed(), frame)?),
+            Last::Value(value) => args.push(self.show(value.as_borrowed(), frame)?),
             Last::Elements(items) => {
-                let items = self.give_all(&items, frame)?;
+                let items = self.show_all(&items, frame)?;
                 args.push(self.graph.list(&items));
             }
             _ => {}
