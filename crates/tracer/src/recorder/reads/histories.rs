@@ -122,6 +122,9 @@ impl Recorder {
         let Call { frame, callable, args, names } = call;
         let ([list], None) = (args, names) else { return None };
         if matches!(class, Class::Model(Model::Len)) {
+            if self.added_early(*list) > 0 {
+                return self.length_now(frame, *list).map(Ok);
+            }
             let history = self.history(frame, *list)?;
             return self.history_length(frame, &history).map(Ok);
         }
@@ -139,6 +142,59 @@ impl Recorder {
         self.note(frame, |state| state.history(list)).flatten()
     }
 
+    /// How many elements the trace has added behind what a list held that nobody reads, if a node wrote them. What it held
+    /// can't be asked for any more, but these are the trace's own.
+    fn added_early(&self, list: Borrowed<'_, '_>) -> usize {
+        let state = self.state.borrow();
+        let address = list.as_ptr() as usize;
+        let is_seen = state.enclosed.is_on()
+            || state.enclosed.hides(address)
+            || state.enclosed.lists.contains_key(&address);
+        let Some(unread) = state.unread.get(&address).filter(|it| it.early.is_some() && !is_seen)
+        else {
+            return 0;
+        };
+        let now = container::list_length(list).unwrap_or(0);
+        now.saturating_sub(unread.before.bind(list.py()).len() - unread.dropped)
+    }
+
+    /// How long a list is to which nodes have added.
+    fn length_now<'py>(&self, frame: &Frame<'py>, list: Borrowed<'_, 'py>) -> Option<Object<'py>> {
+        if self.is_stopped() || !self.may_read(frame) {
+            return None;
+        }
+        let (source, early) = {
+            let state = self.state.borrow();
+            let unread = state.unread.get(&(list.as_ptr() as usize))?;
+            (unread.source, unread.early?)
+        };
+        let added = container::list_length(list)?.checked_sub(early)?;
+        let written = own(&PyInt::new(frame.py(), early).into_any())?;
+        self.carries(frame, &written, |state| {
+            let base = state.object_node(source);
+            state.length_of(frame, base)
+        })?;
+        self.changed_length(frame, written, 0, added)
+    }
+
+    /// A length less what was taken out, with what was added.
+    fn changed_length<'py>(
+        &self,
+        frame: &Frame<'py>,
+        mut length: Object<'py>,
+        dropped: usize,
+        added: usize,
+    ) -> Option<Object<'py>> {
+        let changes =
+            [(dropped, BinaryOp::Subtract, Operator::Sub), (added, BinaryOp::Add, Operator::Add)];
+        for (number, op, operator) in changes.into_iter().filter(|(number, ..)| *number > 0) {
+            let number = PyInt::new(frame.py(), number).into_any();
+            let operands = [length.as_borrowed(), number.as_borrowed()];
+            length = self.symbolic_binary(frame, op, operator, &operands)?.ok()?;
+        }
+        Some(length)
+    }
+
     /// How long it is.
     fn history_length<'py>(
         &self,
@@ -147,17 +203,12 @@ impl Recorder {
     ) -> Option<Object<'py>> {
         let py = frame.py();
         let before = own(&PyInt::new(py, history.held_long()).into_any())?;
-        self.carries(frame, &before, |state| state.length_of(frame, history))?;
-        let mut length = before;
-        let changes = [
-            (history.dropped, BinaryOp::Subtract, Operator::Sub),
-            (history.added.len(), BinaryOp::Add, Operator::Add),
-        ];
-        for (number, op, operator) in changes.into_iter().filter(|(number, ..)| *number > 0) {
-            let number = PyInt::new(py, number).into_any();
-            let operands = [length.as_borrowed(), number.as_borrowed()];
-            length = self.symbolic_binary(frame, op, operator, &operands)?.ok()?;
-        }
+        self.carries(frame, &before, |state| {
+            let base = state.base_of(history);
+            state.length_of(frame, base)
+        })?;
+        let mut length =
+            self.changed_length(frame, before, history.dropped, history.added.len())?;
         if let Some(most) = history.most.filter(|_| !history.added.is_empty()) {
             let most = PyInt::new(py, most).into_any();
             let least = library(py, "builtins", "min").ok()?;
@@ -228,12 +279,16 @@ impl Recorder {
         frame: &Frame<'py>,
         list: Borrowed<'_, 'py>,
     ) -> Option<bool> {
+        if self.added_early(list) > 0 {
+            return Some(true);
+        }
         let history = self.history(frame, list)?;
         if !history.added.is_empty() && history.most != Some(0) {
             return Some(true);
         }
         let asked = |state: &mut State| {
-            let length = state.length_of(frame, &history)?;
+            let base = state.base_of(&history);
+            let length = state.length_of(frame, base)?;
             state.graph.set_value(length, Value::Integer);
             let stack = state.place(frame);
             let args = [Arg::Node(length), Arg::int(history.dropped as i64)];
@@ -257,6 +312,13 @@ impl Recorder {
             || !heap::is_constant(key)
         {
             return None;
+        }
+        if is_index
+            && let Some(from_end) = key.extract::<isize>().ok().and_then(isize::checked_neg)
+            && from_end > 0
+            && self.added_early(list) >= from_end.cast_unsigned()
+        {
+            return Some(ops::get_item(list, key));
         }
         let history = self.history(frame, list)?;
         if !is_index {
@@ -308,7 +370,8 @@ impl Recorder {
         let found = history.left(at).filter(|_| at < left)?;
         own(&found)?;
         let asked = |state: &mut State| {
-            let before = state.length_of(frame, history)?;
+            let base = state.base_of(history);
+            let before = state.length_of(frame, base)?;
             state.graph.set_value(before, Value::Integer);
             let stack = state.place(frame);
             let args = [Arg::Node(before), Arg::int((length + history.dropped) as i64)];
@@ -419,7 +482,8 @@ impl Recorder {
         }
         let base = Arg::Node(self.note(frame, |state| Ok(state.base_of(&history)))?);
         let is_as_long = |state: &mut State| {
-            let found = state.length_of(frame, &history)?;
+            let base = state.base_of(&history);
+            let found = state.length_of(frame, base)?;
             state.graph.set_value(found, Value::Integer);
             let stack = state.place(frame);
             let args = [Arg::Node(found), Arg::int(length as i64)];
@@ -650,11 +714,10 @@ impl State {
         Ok(self.called(frame, function.as_borrowed(), held.name(), args))
     }
 
-    /// The node of how long it was before the trace wrote to it.
-    fn length_of(&mut self, frame: &Frame<'_>, history: &History<'_>) -> Noted<NodeId> {
+    /// The node of how long a list is.
+    fn length_of(&mut self, frame: &Frame<'_>, list: NodeId) -> Noted<NodeId> {
         let len = library(frame.py(), "builtins", "len")?;
-        let base = Arg::Node(self.base_of(history));
-        Ok(self.called(frame, len.as_borrowed(), "builtins.len".into(), &[base]))
+        Ok(self.called(frame, len.as_borrowed(), "builtins.len".into(), &[Arg::Node(list)]))
     }
 
     /// A part of a history is looked at: what it was taken from is read, and it's a list of the trace's own.
