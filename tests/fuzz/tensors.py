@@ -188,8 +188,10 @@ class Generator:
             try:
                 exec(compile(statement, "attempt.py", "exec", dont_inherit=True), self.scope)
             except SyntaxError:  # It returns, if it's right: it is reached by some calls only.
-                compile(f"def fn():\n{textwrap.indent(statement, '    ')}", "attempt.py", "exec")
-                return statement
+                if is_body(statement):
+                    return statement
+                # Before CPython 3.12 an f-string can't have a text in it that is quoted as it is.
+                continue
             except Exception:
                 self.scope.clear()
                 self.scope.update(before)
@@ -197,6 +199,15 @@ class Generator:
                     continue
             return statement
         return None
+
+
+def is_body(statement: str) -> bool:
+    """Whether it's a statement of a function."""
+    try:
+        compile(f"def fn():\n{textwrap.indent(statement, '    ')}", "attempt.py", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def generate(seed: int) -> TensorProgram:
