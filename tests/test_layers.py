@@ -107,6 +107,7 @@ ASKED = {
         "attribute_of_array item_of_array know_arrays method_of_array rows_of_array "
         "set_item_of_array with_plain_numbers with_plain_places",
     ),
+    "SparseValues": ("operations", "attribute_of_sparse method_of_sparse"),
     "PlainValues": (
         "operations",
         "attribute_of_value is_value scalar_of_value text_of_value truth_of_value value_operator",
@@ -414,6 +415,7 @@ LATE_IMPORTS = {
     ("_terminal.py", "rich.progress"): "may be missing",
     ("_backends.py", "torch._dynamo.backends.registry"): "needs torch; seconds to import",
     ("_backends.py", "torch._inductor"): "needs torch; seconds to import",
+    ("_backends.py", "torch._subclasses.fake_tensor"): "needs torch",
     (
         "framework.py",
         "stator.federated._execution_contexts",

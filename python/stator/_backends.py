@@ -453,6 +453,8 @@ class Prepared:
 
     def _tried(self, description: Sequence[Row], compile: Callable[[], T]) -> T | Failed:
         """What `compile` returns, or how it has failed. Interrupts of a call are the program's."""
+        from torch._subclasses.fake_tensor import UnsupportedFakeTensorException
+
         from stator._fx.process import AheadOfTimeError
 
         waits: Sequence[Row] | None = None
@@ -463,6 +465,9 @@ class Prepared:
         except AheadOfTimeError as raised:
             error, what = raised, None
             waits = description
+        except UnsupportedFakeTensorException as raised:
+            # PyTorch has nothing that stands for such a tensor while code is made.
+            error, what = raised, None
         except Exception as raised:
             # What is done around the backend is Stator's own.
             error, what = raised, own_error(raised)

@@ -62,9 +62,13 @@ pub const OPERATIONS: &[Row] = &[
         Unusual,
         NONE,
         "quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic sparse_bsc_tensor \
-         sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor \
-         sparse_csr_tensor to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr",
+         sparse_bsr_tensor sparse_compressed_tensor to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr",
     ),
+    // What they give is handed on to few operations (`sparse.rs`), but not to other backends. Without a size data says it.
+    row("", EagerIf(&IfGiven(2, "size")), NONE, "sparse_coo_tensor"),
+    row("", EagerIf(&IfGiven(3, "size")), NONE, "sparse_csc_tensor sparse_csr_tensor"),
+    row("torch._C._sparse", EagerOnly, NONE, "_sparse_addmm _sparse_mm"),
+    row("torch._C._VariableFunctions", EagerOnly, NONE, "spmm"),
     row("", Counts, NONE, "repeat_interleave"),
     row("", Indexing, NONE, "__getitem__ __setitem__"),
     row("torch.ops.aten", Indexing, NONE, "_unsafe_index index"),

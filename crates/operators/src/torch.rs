@@ -19,6 +19,7 @@ pub const NAMESPACES: &[(&str, &str)] = &[
     ("torch._C._fft", "torch.fft"),
     ("torch._C._special", "torch.special"),
     ("torch._C._nn", "torch._C._nn"),
+    ("torch._C._sparse", "torch._C._sparse"),
 ];
 
 /// Where operators of `torch.ops` are.

@@ -209,7 +209,7 @@ UNKNOWN = frozenset(
     native_norm q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
     q_zero_point qscheme quantized_batch_norm quantized_gru_cell quantized_lstm_cell
     quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell
-    quantized_rnn_tanh_cell row_indices row_indices_copy saddmm slice_inverse smm spmm
+    quantized_rnn_tanh_cell row_indices row_indices_copy saddmm slice_inverse smm
     sspaddmm storage_type values values_copy xpu
     """.split()
 )

@@ -32,6 +32,8 @@ pub struct Torch {
     pub(super) offsets: Option<tensor::Offsets>,
     /// Key set bits that only layouts without plain strides have.
     pub(super) sparse_keys: u64,
+    /// Key set bits that only sparse tensors have, of coordinates or compressed.
+    pub(super) matrix_keys: u64,
     /// Key set bits of tensors whose metadata isn't in their plain fields.
     pub(super) opaque_keys: u64,
     /// Key set bits of tensors that are wholly described by dtype, device, key set, sizes and strides.
@@ -289,6 +291,7 @@ impl Torch {
             essential: None,
             offsets: None,
             sparse_keys: keys(&["SparseCPU", "SparseCsrCPU", "MkldnnCPU"])? & !dense,
+            matrix_keys: keys(&["SparseCPU", "SparseCsrCPU"])? & !ordinary,
             opaque_keys: keys(&[
                 "Python",
                 "SparseCPU",
@@ -306,6 +309,12 @@ impl Torch {
         };
         (this.essential, this.offsets) = tensor::search(py, torch, &this).unwrap_or_default();
         Ok(this)
+    }
+
+    /// Whether the object is of the class `torch.Tensor` itself.
+    pub(super) fn is_own_tensor(&self, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: callers pass live objects.
+        unsafe { words::type_of(object) as usize == self.exact[0] }
     }
 
     /// Whether the object is a tensor of any kind.

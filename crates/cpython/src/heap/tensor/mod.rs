@@ -129,6 +129,17 @@ pub fn is_transformed(object: Any<'_, '_>) -> bool {
     })
 }
 
+/// Whether a tensor of PyTorch's own class is sparse, of coordinates or of compressed rows or columns, and ordinary but for that.
+#[must_use]
+pub fn is_sparse(object: Any<'_, '_>) -> bool {
+    let Some(torch) = torch::get(object.py()) else { return false };
+    torch.is_own_tensor(object.as_ptr())
+        && key_set(torch, object).is_some_and(|keys| {
+            let beyond = keys & !torch.ordinary_keys;
+            beyond != 0 && beyond & !torch.matrix_keys == 0
+        })
+}
+
 /// A word for what makes a tensor no ordinary one.
 #[must_use]
 pub fn unusual(object: Any<'_, '_>) -> Option<&'static str> {

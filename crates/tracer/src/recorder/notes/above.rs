@@ -182,6 +182,23 @@ pub(in crate::recorder) trait ArrayValues {
     ) -> Option<Object<'py>>;
 }
 
+/// Of `operations`: what is asked of sparse tensors. `None`: it's something else, or follows from their elements.
+pub(in crate::recorder) trait SparseValues {
+    /// An attribute of a sparse tensor that follows from its description.
+    fn attribute_of_sparse<'py>(
+        &self,
+        tensor: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Result<Object<'py>>>;
+
+    /// A method of a sparse tensor that makes an operation of the table.
+    fn method_of_sparse<'py>(
+        &self,
+        tensor: Borrowed<'_, 'py>,
+        name: Borrowed<'_, 'py>,
+    ) -> Option<Object<'py>>;
+}
+
 /// Of `operations`: decimals, dates, spans of time and such.
 pub(in crate::recorder) trait PlainValues {
     /// Whether an object is such a value, of which nodes compute.

@@ -118,10 +118,18 @@ impl Inputs {
 
 /// The facts that an ordinary tensor is described by, and a replay depends on.
 pub fn tensor_guard(state: &mut State, tensor: Borrowed<'_, '_>) -> Option<TensorGuard> {
-    let info = info(tensor)?;
-    if info.layout != 0 {
+    if info(tensor)?.layout != 0 {
         return None;
     }
+    described(state, tensor)
+}
+
+/// The facts that a guard compares of a tensor of any layout.
+pub(in crate::recorder) fn described(
+    state: &mut State,
+    tensor: Borrowed<'_, '_>,
+) -> Option<TensorGuard> {
+    let info = info(tensor)?;
     let python_type = state.object(tensor.get_type().as_any().as_borrowed());
     Some(TensorGuard {
         python_type,

@@ -47,6 +47,7 @@ pub(super) mod recent_globals;
 pub(super) mod repeated;
 pub(super) mod roots;
 pub(super) mod sparse;
+pub(super) mod sparse_tensors;
 pub(super) mod state;
 pub(super) mod symbols;
 pub(super) mod text_wrappers;

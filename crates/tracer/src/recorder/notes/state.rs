@@ -40,6 +40,7 @@ use super::recent_globals::RecentGlobals;
 use super::repeated::Repeated;
 use super::roots::Roots;
 use super::sparse::Sparse;
+use super::sparse_tensors::SparseTensors;
 use super::symbols::Symbols;
 use super::written::Written;
 use crate::breaks::Reason;
@@ -196,6 +197,8 @@ pub struct State {
     pub given: Given,
     /// What is known of NumPy's arrays.
     pub arrays: Arrays,
+    /// What is known of sparse tensors.
+    pub sparse: SparseTensors,
     /// Where a tensor program is traced: what that takes note of.
     pub program: Option<Box<Notes>>,
 }
@@ -249,6 +252,7 @@ impl State {
             enclosed: Enclosed::default(),
             given: Given::default(),
             arrays: Arrays::default(),
+            sparse: SparseTensors::default(),
             program: None,
         })
     }

@@ -35,6 +35,7 @@ pub(super) mod prints;
 pub(super) mod programs;
 pub(super) mod returned;
 pub(super) mod seeds;
+mod sparse_matrices;
 pub(super) mod switches;
 pub(super) mod tensors;
 pub(super) mod warning_filters;

@@ -230,7 +230,9 @@ impl Recorder {
                 return result;
             }
         }
-        if matches!(self.kind(other), Kind::Object | Kind::Opaque) {
+        if matches!(self.kind(other), Kind::Object | Kind::Opaque)
+            && !self.is_sparse_operand(names[0], other)
+        {
             self.stop(
                 frame,
                 Reason::Unsupported,

@@ -5,7 +5,7 @@ use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PySlice, PyString};
 use smallvec::SmallVec;
 use stator_cpython::Result;
 use stator_cpython::frame::Frame;
-use stator_cpython::heap::tensor::{info, is_tensor};
+use stator_cpython::heap::tensor::{info, is_sparse, is_tensor};
 use stator_cpython::hook::Suspended;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::thread::Deferred;
@@ -63,6 +63,7 @@ impl Arguments for State {
                 }
                 Ok(state.graph.dict(&items))
             }),
+            Kind::Opaque if is_sparse(object) => self.sparse_arg(object),
             _ if let Some(Origin::Handle(node)) = self.origin(object) => Ok(Arg::Node(node)),
             // PyTorch takes its elements as it takes a list's.
             Kind::Object
@@ -258,10 +259,7 @@ impl State {
                 self.set_origin(object, Origin::Handle(node));
                 Ok(())
             }
-            Kind::Opaque if is_tensor(object) => Err((
-                Reason::Unsupported,
-                format!("an operation that returns a {}", heap::type_name(object)),
-            )),
+            Kind::Opaque if is_tensor(object) => self.bind_sparse(node, object),
             _ => Err((
                 Reason::DataRead,
                 format!("an operation that returns a {}", heap::type_name(object)),
@@ -296,12 +294,13 @@ impl Operations for Recorder {
         let mut risk = None;
         let mut recorded = RecordedArgs::default();
         let mut before = self.note(frame, |state| {
-            recorded = RecordedArgs::of(state, args, names)?;
             let made = match (made_before, target) {
                 (Some(made), _) => made,
                 (None, Some(target)) => target(state),
                 (None, None) => unreachable!("nothing is noted when making it has ended the trace"),
             };
+            recorded = state.taken_by(made, args, names)?;
+            state.refuse_sparse(is_data_sized || sized.is_some())?;
             state.refuse_users_node(made)?;
             state.check_length()?;
             known = Some(made);
@@ -357,6 +356,7 @@ impl Operations for Recorder {
                 let node =
                     state.graph.call_with_keywords(target, &recorded.args, &recorded.names, stack);
                 state.bind_result(node, object.as_borrowed(), args)?;
+                state.refuse_sparse(is_data_sized || sized.is_some())?;
                 let asks_again = (is_assumed || !is_data_sized)
                     && state.keep_laid_out(node, target, args, names, object.as_borrowed());
                 if !asks_again {
@@ -373,6 +373,10 @@ impl Operations for Recorder {
                 {
                     let name = state.operation_name(target);
                     state.infer_in_program(&name, given, object.as_borrowed())?;
+                } else if let Some(given) = &given
+                    && state.sparse.is_met
+                {
+                    state.fix_given(given, "beside a sparse tensor");
                 } else if let Some(given) = &given
                     && state.is_transforming()
                     && state.enclosed.is_on()

@@ -15,7 +15,7 @@ use stator_guards::GuardKind;
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{ArrayValues, Calls, Ends, PlainValues};
+use crate::recorder::notes::above::{ArrayValues, Calls, Ends, PlainValues, SparseValues};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Descriptor, Kind};
@@ -184,6 +184,12 @@ impl Recorder {
                 value.map(Found::Value)
             }
             Kind::Opaque if let Some(method) = self.method_of_array(owner, name) => {
+                Ok(Found::Function(method))
+            }
+            Kind::Opaque if let Some(value) = self.attribute_of_sparse(owner, name) => {
+                value.map(Found::Value)
+            }
+            Kind::Opaque if let Some(method) = self.method_of_sparse(owner, name) => {
                 Ok(Found::Function(method))
             }
             Kind::Opaque => {
