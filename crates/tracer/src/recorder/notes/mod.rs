@@ -51,4 +51,5 @@ pub(super) mod sparse_tensors;
 pub(super) mod state;
 pub(super) mod symbols;
 pub(super) mod text_wrappers;
+pub(super) mod type_hints;
 pub(super) mod written;

@@ -18,6 +18,7 @@ use crate::recorder::notes::call::library;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
 use crate::recorder::notes::state::{Noted, Origin, State};
+use crate::recorder::notes::type_hints;
 
 /// What a function has that its constructor is given neither.
 const TOLD: [&str; 3] = ["__qualname__", "__doc__", "__module__"];
@@ -65,6 +66,10 @@ impl State {
                         self.given.add(object, node);
                     }
                     Ok(Arg::Node(node))
+                }
+                // Equal ones are as good: annotations of a function of the trace's.
+                None if type_hints::is_hint(object) => {
+                    Ok(Arg::Object(self.graph_object(object, || heap::short_repr(object))))
                 }
                 None => self.give_own(object, frame),
             },
