@@ -51,7 +51,7 @@ def unions_by_operator(x: Tensor) -> Any:
 def hints_of_hints(x: Tensor) -> Any:
     def hook(
         grad: typing.Dict[str, typing.List[Optional[Tensor]]],
-        other: Optional[typing.Callable[[Tensor], "int"]] = None,
+        other: Optional[typing.Callable[[Tensor], int]] = None,
         kind: Literal["a", "b"] = "a",
     ) -> Any:
         return grad * HELD.factor
