@@ -156,7 +156,7 @@ def rows_of_data_classes(x: Tensor) -> Any:
     heap = list(rows)
     heapq.heapify(heap)
     best = heapq.heappop(heap)
-    heapq.heappush(heap, (Ranked(1.5, "d"), 7))
+    heapq.heappush(heap, (Ranked(0.5, "d"), 7))
     ordered = sorted(rows)
     least = heapq.nsmallest(2, [row[0] for row in rows])
     found = [row[1] for row in [best, *heap, *ordered, max(rows), min(rows)]]
