@@ -148,6 +148,27 @@ def heap_of_objects(x: Tensor) -> Any:
     return [heapq.heappop(heap).name for _ in range(3)], x + 1
 
 
+def rows_of_data_classes(x: Tensor) -> Any:
+    rows = [
+        (Ranked(value, name), -place)
+        for place, (name, value) in enumerate(zip("abc", x.tolist(), strict=True))
+    ]
+    heap = list(rows)
+    heapq.heapify(heap)
+    best = heapq.heappop(heap)
+    heapq.heappush(heap, (Ranked(0.5, "d"), 7))
+    ordered = sorted(rows)
+    least = heapq.nsmallest(2, [row[0] for row in rows])
+    found = [row[1] for row in [best, *heap, *ordered, max(rows), min(rows)]]
+    return found, [one.name for one in least], x + 1
+
+
+def compared_rows_of_data_classes(x: Tensor) -> Any:
+    a, b, c = [(Ranked(value, "n"), place) for place, value in enumerate(x.tolist())]
+    found = a < b, b >= c, a == (Ranked(2.0, "m"), 0), a != c
+    return found, "less" if c < a else "not less", x + 1
+
+
 def zipped(x: Tensor) -> Any:
     names, numbers = ["c", "a", "b"], x.tolist()
     pairs = zip(numbers, names, strict=True)
@@ -200,6 +221,8 @@ PROGRAMS = [
     of_counted,
     heaps,
     heap_of_objects,
+    rows_of_data_classes,
+    compared_rows_of_data_classes,
     zipped,
     numbered_rows,
     zipped_as_it_is_made,
@@ -303,3 +326,19 @@ def test_objects_that_data_orders() -> None:
         found = [compiled(torch.tensor(row)) for row in DATA]
     assert repr(found) == repr(expected)
     assert stator.stats(compiled).breaks == 0, stator.stats(compiled).reason
+
+
+def test_rows_whose_class_says_otherwise_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = stator.compile(rows_of_data_classes)
+    with stator.config.patch(skip_unprofitable=False):
+        for row in DATA[:3] * 2:
+            x = torch.tensor(row, dtype=torch.float64)
+            assert repr(rows_of_data_classes(x)) == repr(compiled(x)), row
+        monkeypatch.setattr(Ranked, "__lt__", lambda self, other: self.score > other.score)
+        for row in DATA[:3] * 2:
+            x = torch.tensor(row, dtype=torch.float64)
+            assert repr(rows_of_data_classes(x)) == repr(compiled(x)), row
+        monkeypatch.setattr(Ranked, "__eq__", lambda self, other: True)
+        for row in DATA[:3] * 2:
+            x = torch.tensor(row, dtype=torch.float64)
+            assert repr(rows_of_data_classes(x)) == repr(compiled(x)), row

@@ -2,8 +2,8 @@
 //! (`ending/deciding.rs`).
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PyFunction, PyList, PySet};
-use stator_cpython::heap::{iterator, types};
+use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet};
+use stator_cpython::heap::iterator;
 use stator_cpython::modules::Named;
 use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::{Result, generator, ops};
@@ -16,12 +16,6 @@ use crate::recorder::notes::call::{Args, Call};
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::{Kind, is_plain_iterator};
 use crate::recorder::notes::state::{Origin, State};
-
-/// Whether an object's class says in Python which one is less.
-pub(super) fn is_ordered_in_python(object: Borrowed<'_, '_>) -> bool {
-    types::lookup_named(&object.get_type(), "__lt__")
-        .is_some_and(|method| method.is_instance_of::<PyFunction>())
-}
 
 /// Whether an object finds what it holds by hashes.
 fn is_hashed(object: Borrowed<'_, '_>) -> bool {
@@ -39,7 +33,8 @@ fn may_be_asked(
 ) -> bool {
     match state.kind_alone(element) {
         Kind::Tensor => compares,
-        Kind::Object => orders && is_ordered_in_python(element),
+        Kind::Object => orders && heap::is_ordered_in_python(element),
+        Kind::Tuple => orders && state.asks_objects(element),
         _ => false,
     }
 }
@@ -159,7 +154,7 @@ impl Recorder {
             Kind::Function | Kind::Method | Kind::Partial => true,
             // What it gives is compared.
             _ if orders && heap::is_getter(arg) => true,
-            Kind::Object if orders && is_ordered_in_python(arg) => true,
+            Kind::Object if orders && heap::is_ordered_in_python(arg) => true,
             Kind::Object if heap::is_deque(arg) && (compares || orders) => {
                 let first = heap::elements(arg).into_iter().next();
                 first

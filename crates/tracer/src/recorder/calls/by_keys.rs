@@ -13,7 +13,6 @@ use stator_cpython::object::{Borrowed, Object};
 use stator_cpython::ops::CompareOp;
 use stator_cpython::{Raised, Result, ops};
 
-use super::asking::is_ordered_in_python;
 use crate::breaks::Reason;
 use crate::functions::Numeric;
 use crate::recorder::Recorder;
@@ -260,7 +259,7 @@ impl Recorder {
                 return Keys::Rows;
             }
             let says_itself = |key: &Borrowed<'_, '_>| {
-                self.kind(*key) == Kind::Object && is_ordered_in_python(*key)
+                self.kind(*key) == Kind::Object && heap::is_ordered_in_python(*key)
             };
             if keys.iter().all(says_itself) {
                 keys.iter().for_each(|key| self.guard_answers(frame, *key, ORDERING));

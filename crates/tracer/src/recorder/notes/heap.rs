@@ -244,6 +244,21 @@ pub fn short_repr(object: Borrowed<'_, '_>) -> String {
     }
 }
 
+/// Whether an object's class says in Python which one is less.
+pub fn is_ordered_in_python(object: Borrowed<'_, '_>) -> bool {
+    is_method_of_python(object, "__lt__")
+}
+
+/// Whether an object's class says in Python what equals it.
+pub fn is_equated_in_python(object: Borrowed<'_, '_>) -> bool {
+    is_method_of_python(object, "__eq__")
+}
+
+fn is_method_of_python(object: Borrowed<'_, '_>, name: &str) -> bool {
+    types::lookup_named(&object.get_type(), name)
+        .is_some_and(|method| method.is_instance_of::<PyFunction>())
+}
+
 /// Whether an object is one that `operator.itemgetter`, `attrgetter` or `methodcaller` makes.
 pub fn is_getter(object: Borrowed<'_, '_>) -> bool {
     const NAMES: [&str; 3] = ["itemgetter", "attrgetter", "methodcaller"];

@@ -17,7 +17,9 @@ use stator_graph::{Operator, Target};
 
 use crate::breaks::Reason;
 use crate::recorder::Recorder;
-use crate::recorder::notes::above::{Conversions, Ends, Looks, Operations, PlainValues, Protocols};
+use crate::recorder::notes::above::{
+    Conversions, Decides, Ends, Looks, Operations, PlainValues, Protocols,
+};
 use crate::recorder::notes::call::Call;
 use crate::recorder::notes::heap;
 use crate::recorder::notes::kinds::Kind;
@@ -493,11 +495,31 @@ impl Recorder {
                 if let Some(result) = self.python_compare(frame, op, names, [left, right]) {
                     return result;
                 }
-                let result = self.with_mode(frame, || ops::compare(op, left, right))?;
+                let result = self.compared_by_what_is_held(frame, op, left, right)?;
                 self.note(frame, |state| state.register(result.as_borrowed()));
                 Ok(result)
             }
         }
+    }
+
+    /// Compares as CPython does. A way out is made before rows whose objects may ask what data decides.
+    fn compared_by_what_is_held<'py>(
+        &self,
+        frame: &Frame<'py>,
+        op: CompareOp,
+        left: Borrowed<'_, 'py>,
+        right: Borrowed<'_, 'py>,
+    ) -> Result<Object<'py>> {
+        let compare = || self.with_mode(frame, || ops::compare(op, left, right));
+        let asks = self.session.takes_steps()
+            && self.state.try_borrow_mut().is_ok_and(|mut state| state.asks_objects(left));
+        if !asks {
+            return compare();
+        }
+        self.with_way_around(frame, || {
+            let _consuming = self.consuming(frame);
+            compare()
+        })
     }
 
     /// Guards the special methods that an operator looks up, and refuses what can't be read.

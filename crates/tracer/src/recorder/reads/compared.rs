@@ -68,6 +68,15 @@ impl State {
         })
     }
 
+    /// Whether to compare a tuple asks an object in it: its class says in Python which one is less, or equal.
+    pub fn asks_objects(&mut self, tuple: Borrowed<'_, '_>) -> bool {
+        self.kind_alone(tuple) == Kind::Tuple
+            && heap::children(tuple).iter().map(Bound::as_borrowed).any(|held| {
+                self.kind_alone(held) == Kind::Object
+                    && (heap::is_ordered_in_python(held) || heap::is_equated_in_python(held))
+            })
+    }
+
     fn note_compared(&mut self, object: Borrowed<'_, '_>, values: bool) {
         let items = match self.kind_alone(object) {
             Kind::Constant if is_nan(object) => return self.guard_one_constant(object),
