@@ -266,12 +266,20 @@ impl<'py> Asked<'_, 'py> {
         let (torch, numpy) = match (torch, numpy) {
             (Err(torch), numpy) => {
                 let noted: bool = self.helper.call_method0("is_numpy")?.extract()?;
+                let says_torch = meant.extract::<&str>().is_ok_and(|meant| meant == "torch");
                 let torch = Err(torch);
                 if noted
-                    && meant.extract::<&str>().is_ok_and(|meant| meant == "torch")
+                    && says_torch
                     && let Some(found) = self.of_both(&torch)
                 {
                     return Ok(found);
+                }
+                // Of what it doesn't say it is, only what programs refuse is told: tensors fail beside arrays.
+                let is_refused = |error: &PyErr| {
+                    error.is_instance_of::<PyTypeError>(py) || is_program_error(error, py)
+                };
+                if says_torch && numpy.as_ref().is_err_and(|error| !is_refused(error)) {
+                    return torch;
                 }
                 let Err(torch) = torch else { return torch };
                 if noted
