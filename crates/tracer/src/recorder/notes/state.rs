@@ -198,7 +198,7 @@ pub struct State {
     /// What is known of NumPy's arrays.
     pub arrays: Arrays,
     /// What is known of sparse tensors.
-    pub sparse: SparseTensors,
+    pub sparse_tensors: SparseTensors,
     /// Where a tensor program is traced: what that takes note of.
     pub program: Option<Box<Notes>>,
 }
@@ -252,7 +252,7 @@ impl State {
             enclosed: Enclosed::default(),
             given: Given::default(),
             arrays: Arrays::default(),
-            sparse: SparseTensors::default(),
+            sparse_tensors: SparseTensors::default(),
             program: None,
         })
     }

@@ -69,7 +69,7 @@ impl State {
                 }
                 // Equal ones are as good: annotations of a function of the trace's.
                 None if type_hints::is_hint(object) => {
-                    Ok(Arg::Object(self.graph_object(object, || heap::short_repr(object))))
+                    Ok(Arg::Object(self.graph_object(object, || "hint".into())))
                 }
                 None => self.give_own(object, frame),
             },

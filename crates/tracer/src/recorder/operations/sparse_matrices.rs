@@ -36,16 +36,16 @@ impl State {
         args: &[Borrowed<'_, '_>],
         names: Option<Borrowed<'_, '_>>,
     ) -> Noted<RecordedArgs> {
-        (self.sparse.taken_by, self.sparse.is_met) = (Some(target), false);
+        (self.sparse_tensors.taken_by, self.sparse_tensors.is_met) = (Some(target), false);
         let given = RecordedArgs::of(self, args, names);
-        self.sparse.taken_by = None;
+        self.sparse_tensors.taken_by = None;
         given
     }
 
     /// A sparse tensor as an operation is given it.
     pub(super) fn sparse_arg(&mut self, tensor: Borrowed<'_, '_>) -> Noted<Arg> {
         let takes = |target| takes_sparse(last_part(&self.operation_name(target)));
-        let may_be = self.may_have_sparse() && self.sparse.taken_by.is_some_and(takes);
+        let may_be = self.may_have_sparse() && self.sparse_tensors.taken_by.is_some_and(takes);
         let node = match self.origin(tensor) {
             Some(Origin::Handle(node)) if may_be => Some(node),
             Some(Origin::Source(source)) if may_be && self.guard_sparse(source, tensor) => {
@@ -58,24 +58,24 @@ impl State {
             let detail = format!("a {what} as argument of a tensor operation");
             return Err((Reason::Unsupported, detail));
         };
-        self.sparse.is_met = true;
+        self.sparse_tensors.is_met = true;
         Ok(Arg::Node(node))
     }
 
     /// Guards what a sparse tensor from outside is described by.
     fn guard_sparse(&mut self, source: SourceId, tensor: Borrowed<'_, '_>) -> bool {
-        if self.sparse.known.contains(&source) {
+        if self.sparse_tensors.known.contains(&source) {
             return true;
         }
         let Some(guard) = described(self, tensor) else { return false };
         self.guard(source, GuardKind::Tensor(guard.into()));
-        self.sparse.known.insert(source);
+        self.sparse_tensors.known.insert(source);
         true
     }
 
     /// Sizes that depend on data are beyond what is known of operations on sparse tensors.
     pub(super) fn refuse_sparse(&self, is_data_sized: bool) -> Noted<()> {
-        if self.sparse.is_met && is_data_sized {
+        if self.sparse_tensors.is_met && is_data_sized {
             let detail = "an operation on sparse tensors whose sizes depend on data";
             return Err((Reason::Unsupported, detail.into()));
         }
@@ -89,8 +89,8 @@ impl State {
             return Err((Reason::Unsupported, detail));
         }
         self.set_origin(tensor, Origin::Handle(node));
-        self.sparse.kept.push(tensor.to_owned().unbind());
-        self.sparse.is_met = true;
+        self.sparse_tensors.kept.push(tensor.to_owned().unbind());
+        self.sparse_tensors.is_met = true;
         Ok(())
     }
 }

@@ -374,7 +374,7 @@ impl Operations for Recorder {
                     let name = state.operation_name(target);
                     state.infer_in_program(&name, given, object.as_borrowed())?;
                 } else if let Some(given) = &given
-                    && state.sparse.is_met
+                    && state.sparse_tensors.is_met
                 {
                     state.fix_given(given, "beside a sparse tensor");
                 } else if let Some(given) = &given

@@ -147,13 +147,14 @@ impl Recorder {
     fn added_early(&self, list: Borrowed<'_, '_>) -> usize {
         let state = self.state.borrow();
         let address = list.as_ptr() as usize;
-        let is_seen = state.enclosed.is_on()
-            || state.enclosed.hides(address)
-            || state.enclosed.lists.contains_key(&address);
-        let Some(unread) = state.unread.get(&address).filter(|it| it.early.is_some() && !is_seen)
+        let Some(unread) = state.unread.get(&address).filter(|unread| unread.early.is_some())
         else {
             return 0;
         };
+        let enclosed = &state.enclosed;
+        if enclosed.is_on() || enclosed.hides(address) || enclosed.lists.contains_key(&address) {
+            return 0;
+        }
         let now = container::list_length(list).unwrap_or(0);
         now.saturating_sub(unread.before.bind(list.py()).len() - unread.dropped)
     }
