@@ -11,20 +11,20 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.utils.checkpoint import checkpoint
 
-from .within_nodes import HELD, Program, Programs, begins, ends, gradients, network, nothing
+from .within_nodes import (
+    HELD,
+    Doubled,
+    Program,
+    Programs,
+    begins,
+    ends,
+    gradients,
+    network,
+    nothing,
+)
 
 PROGRAMS = Programs(most_traced=3)
 program, whole = PROGRAMS.program, PROGRAMS.whole
-
-
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad * 2
 
 
 @whole

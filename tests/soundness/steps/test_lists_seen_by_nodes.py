@@ -13,17 +13,7 @@ from torch import Tensor
 
 import stator
 
-
-class Twice(torch.autograd.Function):
-    """Its forward pass is code within a node."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad * 2
+from .within_nodes import Doubled
 
 
 class Adding(torch.autograd.Function):
@@ -57,36 +47,36 @@ def one_trace(function: Program) -> Program:
 @one_trace
 def the_last_one(x: Tensor, s: Any) -> Any:
     s.log.append((s.name, 1))
-    return Twice.apply(x), s.log[-1][1]
+    return Doubled.apply(x), s.log[-1][1]
 
 
 @one_trace
 def a_tensor(x: Tensor, s: Any) -> Any:
     s.log.append(x + 1)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     return y + s.log[-1]
 
 
 @one_trace
 def a_number_that_was_read(x: Tensor, s: Any) -> Any:
     s.log.append(x.sum().item())
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     return y * s.log[-1]
 
 
 @one_trace
 def added_to_twice(x: Tensor, s: Any) -> Any:
     s.log.append(1)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.log.append(2)
-    z = Twice.apply(y)
+    z = Doubled.apply(y)
     return z * len(s.log), s.log[-2], s.log[-1]
 
 
 @one_trace
 def its_length(x: Tensor, s: Any) -> Any:
     s.log.append(1)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.log.append(2)
     return y * len(s.log)
 
@@ -94,7 +84,7 @@ def its_length(x: Tensor, s: Any) -> Any:
 @one_trace
 def its_length_is_added(x: Tensor, s: Any) -> Any:
     s.log.append(1)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.log.append(len(s.log))
     return y, len(s.log)
 
@@ -102,7 +92,7 @@ def its_length_is_added(x: Tensor, s: Any) -> Any:
 @program
 def decided_by_its_length(x: Tensor, s: Any) -> Any:
     s.log.append(x)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     if s.log:
         y = y + 1
     if len(s.log) >= 4:
@@ -114,9 +104,9 @@ def decided_by_its_length(x: Tensor, s: Any) -> Any:
 def its_length_before_and_behind(x: Tensor, s: Any) -> Any:
     before = len(s.log)
     s.log.append(before)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.log.extend([1, 2])
-    return Twice.apply(y), before, len(s.log)
+    return Doubled.apply(y), before, len(s.log)
 
 
 @program
@@ -128,7 +118,7 @@ def others_add(x: Tensor, s: Any) -> Any:
 @program
 def taken_out_again(x: Tensor, s: Any) -> Any:
     s.log.append(x + 1)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.log.pop()
     s.log.append(x + 2)
     return y + s.log[-1], len(s.log)
@@ -137,7 +127,7 @@ def taken_out_again(x: Tensor, s: Any) -> Any:
 @program
 def taken_out_in_front(x: Tensor, s: Any) -> Any:
     s.log.append(4)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     while len(s.log) > 3:
         s.log.pop(0)
     return y, s.log[-1], len(s.log)
@@ -146,7 +136,7 @@ def taken_out_in_front(x: Tensor, s: Any) -> Any:
 @program
 def put_in_front(x: Tensor, s: Any) -> Any:
     s.log.append(4)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.log.insert(0, 9)
     return y, s.log[-1], len(s.log)
 
@@ -154,7 +144,7 @@ def put_in_front(x: Tensor, s: Any) -> Any:
 @program
 def replaced(x: Tensor, s: Any) -> Any:
     s.log.append(4)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.log[-1] = 6
     s.log[:1] = [7, 8]
     return y * s.log[-1], len(s.log)
@@ -163,7 +153,7 @@ def replaced(x: Tensor, s: Any) -> Any:
 @program
 def turned_around(x: Tensor, s: Any) -> Any:
     s.log.append(4)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.log.reverse()
     return y, s.log[-1], len(s.log)
 
@@ -172,7 +162,7 @@ def turned_around(x: Tensor, s: Any) -> Any:
 def another_list(x: Tensor, s: Any) -> Any:
     log = s.log
     log.append(4)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.log = [1]
     return y, s.log[-1], log[-1], len(log)
 
@@ -180,7 +170,7 @@ def another_list(x: Tensor, s: Any) -> Any:
 @program
 def beyond_what_was_added(x: Tensor, s: Any) -> Any:
     s.log.append(4)
-    return Twice.apply(x), s.log[-2], len(s.log)
+    return Doubled.apply(x), s.log[-2], len(s.log)
 
 
 def seen(function: Program) -> list[str]:

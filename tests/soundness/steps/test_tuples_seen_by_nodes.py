@@ -13,18 +13,7 @@ from torch import Tensor
 
 import stator
 
-
-class Twice(torch.autograd.Function):
-    """Its forward pass is code within a node."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad * 2
-
+from .within_nodes import Doubled
 
 Program = Callable[[Tensor, Any], Any]
 PROGRAMS: dict[str, Program] = {}
@@ -39,7 +28,7 @@ def program(function: Program) -> Program:
 def of_constants(x: Tensor, s: Any) -> Any:
     kept = (s.name, "seen")
     s.log.append(kept)
-    return Twice.apply(x), kept
+    return Doubled.apply(x), kept
 
 
 @program
@@ -47,7 +36,7 @@ def out_of_the_code(x: Tensor, s: Any) -> Any:
     kept = (1, 2)
     s.log.append(kept)
     s.last = kept
-    return Twice.apply(x), kept
+    return Doubled.apply(x), kept
 
 
 @program
@@ -55,7 +44,7 @@ def of_tensors(x: Tensor, s: Any) -> Any:
     kept = (x, s.name)
     s.last = kept
     s.log.append(kept)
-    return Twice.apply(x), kept
+    return Doubled.apply(x), kept
 
 
 @program
@@ -63,21 +52,21 @@ def within_another(x: Tensor, s: Any) -> Any:
     inner = ("in", s.name)
     s.log.append((inner, x))
     s.table["inner"] = inner
-    return Twice.apply(x), inner
+    return Doubled.apply(x), inner
 
 
 @program
 def from_outside(x: Tensor, s: Any) -> Any:
     s.last = s.pair
     s.log.append((s.pair, 1))
-    return Twice.apply(x), s.pair
+    return Doubled.apply(x), s.pair
 
 
 @program
 def written_later_too(x: Tensor, s: Any) -> Any:
     kept = ("first", s.name)
     s.log.append(kept)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     s.table["later"] = kept
     return y, kept
 
@@ -86,14 +75,14 @@ def written_later_too(x: Tensor, s: Any) -> Any:
 def of_nothing(x: Tensor, s: Any) -> Any:
     s.log.append(())
     s.last = ()
-    return Twice.apply(x), ()
+    return Doubled.apply(x), ()
 
 
 @program
 def taken_apart_later(x: Tensor, s: Any) -> Any:
     kept = (x + 1, x + 2)
     s.log.append(kept)
-    y = Twice.apply(x)
+    y = Doubled.apply(x)
     first, second = kept
     return torch.stack(kept) + y, (first, second, kept)
 
