@@ -172,8 +172,8 @@ impl Recorder {
         let added = container::list_length(list)?.checked_sub(early)?;
         let written = own(&PyInt::new(frame.py(), early).into_any())?;
         self.carries(frame, &written, |state| {
-            let base = state.object_node(source);
-            state.length_of(frame, base)
+            let list = state.object_node(source);
+            state.asks_length(frame, list)
         })?;
         self.changed_length(frame, written, 0, added)
     }
@@ -204,10 +204,7 @@ impl Recorder {
     ) -> Option<Object<'py>> {
         let py = frame.py();
         let before = own(&PyInt::new(py, history.held_long()).into_any())?;
-        self.carries(frame, &before, |state| {
-            let base = state.base_of(history);
-            state.length_of(frame, base)
-        })?;
+        self.carries(frame, &before, |state| state.length_of(frame, history))?;
         let mut length =
             self.changed_length(frame, before, history.dropped, history.added.len())?;
         if let Some(most) = history.most.filter(|_| !history.added.is_empty()) {
@@ -288,8 +285,7 @@ impl Recorder {
             return Some(true);
         }
         let asked = |state: &mut State| {
-            let base = state.base_of(&history);
-            let length = state.length_of(frame, base)?;
+            let length = state.length_of(frame, &history)?;
             state.graph.set_value(length, Value::Integer);
             let stack = state.place(frame);
             let args = [Arg::Node(length), Arg::int(history.dropped as i64)];
@@ -371,8 +367,7 @@ impl Recorder {
         let found = history.left(at).filter(|_| at < left)?;
         own(&found)?;
         let asked = |state: &mut State| {
-            let base = state.base_of(history);
-            let before = state.length_of(frame, base)?;
+            let before = state.length_of(frame, history)?;
             state.graph.set_value(before, Value::Integer);
             let stack = state.place(frame);
             let args = [Arg::Node(before), Arg::int((length + history.dropped) as i64)];
@@ -483,8 +478,7 @@ impl Recorder {
         }
         let base = Arg::Node(self.note(frame, |state| Ok(state.base_of(&history)))?);
         let is_as_long = |state: &mut State| {
-            let base = state.base_of(&history);
-            let found = state.length_of(frame, base)?;
+            let found = state.length_of(frame, &history)?;
             state.graph.set_value(found, Value::Integer);
             let stack = state.place(frame);
             let args = [Arg::Node(found), Arg::int(length as i64)];
@@ -715,8 +709,14 @@ impl State {
         Ok(self.called(frame, function.as_borrowed(), held.name(), args))
     }
 
+    /// The node of how long it was before the trace wrote to it.
+    fn length_of(&mut self, frame: &Frame<'_>, history: &History<'_>) -> Noted<NodeId> {
+        let base = self.base_of(history);
+        self.asks_length(frame, base)
+    }
+
     /// The node of how long a list is.
-    fn length_of(&mut self, frame: &Frame<'_>, list: NodeId) -> Noted<NodeId> {
+    fn asks_length(&mut self, frame: &Frame<'_>, list: NodeId) -> Noted<NodeId> {
         let len = library(frame.py(), "builtins", "len")?;
         Ok(self.called(frame, len.as_borrowed(), "builtins.len".into(), &[Arg::Node(list)]))
     }
